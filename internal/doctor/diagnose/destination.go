@@ -13,6 +13,7 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/capturescope"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
@@ -64,7 +65,13 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (result.Findi
 	if i < 0 {
 		return result.Finding{}, false
 	}
-	helper, to := "", y.To.String()
+	helper, to, part := "", y.To.String(), ""
+	if what := calls.WellKnown(y.To, s.Spec(app.Name), y.Quote.Text); what != "" {
+		to = fmt.Sprintf("%s (%s)", to, what)
+	}
+	if s.Proxy != nil {
+		part = ": the proxy is not involved"
+	}
 	if c := s.notYetUp(y); c != nil {
 		helper = c.Name
 	}
@@ -72,7 +79,7 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (result.Findi
 	if tried && attempt.To != "" && (!y.To.Known() || y.To.Loopback()) {
 		to = attempt.To
 	}
-	row, fill := farSides[i], strings.NewReplacer("{app}", app.Name, "{to}", to, "{helper}", helper, "{status}", cmp.Or(unavailable.FindString(y.Quote.Text), "503"), "{ports}", s.listening(app.Name))
+	row, fill := farSides[i], strings.NewReplacer("{app}", app.Name, "{to}", to, "{part}", part, "{helper}", helper, "{status}", cmp.Or(unavailable.FindString(y.Quote.Text), "503"), "{ports}", s.listening(app.Name))
 	f := result.Finding{
 		Code: cmp.Or(row.code, "dependency-down"), Container: app.Name, Confidence: cmp.Or(row.confidence, result.Likely), Evidence: []evidence.Quote{y.Quote},
 		Sentence: fill.Replace(cmp.Or(row.sentence, "{app} could not connect to {to}: it was not available")),
@@ -88,6 +95,9 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (result.Findi
 	for _, q := range row.quotes {
 		switch q {
 		case whyNotTaken:
+			if s.Proxy == nil && !capturescope.Ambient(s.Object) {
+				continue // nothing is to be said about a proxy
+			}
 			f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "%s", fate.WhyNot))
 		case whetherListened:
 			f.Evidence = append(f.Evidence, fate.Because...)
@@ -159,7 +169,7 @@ var farSides = []farSide{
 	},
 	{
 		failure: calls.Refused, taken: []doctor.Answer{no}, when: toNoSibling, quotes: []quoted{whyNotTaken},
-		sentence: "{app} was refused by its destination, which its log does not name: the proxy is not involved",
+		sentence: "{app} was refused by its destination, which its log does not name{part}",
 		remedy:   "see what {app} called then, and whether that runs",
 	},
 	{
@@ -169,7 +179,7 @@ var farSides = []farSide{
 	},
 	{
 		failure: calls.Refused, taken: []doctor.Answer{no}, confidence: result.Certain, quotes: []quoted{whyNotTaken},
-		sentence: "{app} was refused by {to} itself: the proxy is not involved",
+		sentence: "{app} was refused by {to} itself{part}",
 	},
 	{
 		failure: calls.Refused, taken: []doctor.Answer{yes}, listened: []doctor.Answer{yes}, code: "capture-not-in-place", confidence: result.Possible, quotes: []quoted{whetherListened},
@@ -262,6 +272,12 @@ func nameNotResolved(s *subject) (out []result.Finding) {
 			}
 			if y.Named != nil {
 				f.Evidence = append(f.Evidence, *y.Named)
+			}
+			if well := s.EffectOf(y).WellSince; well != nil || calls.NoAnswer(y.Quote.Text) {
+				f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("check whether the cluster's DNS answered then, and could be reached; let %s retry", app.Name), Command: "kubectl -n kube-system get pods -l k8s-app=kube-dns -o wide"}
+				if well != nil {
+					f.Evidence = append(f.Evidence, *well)
+				}
 			}
 			out = append(out, f)
 			break

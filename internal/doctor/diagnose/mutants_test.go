@@ -59,6 +59,8 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"the agent's answer is not read":                {File: "probe.go", From: `said`, In: "if said { // the kubelet sees", To: `false`, Tests: quick},
 		"each log is a previous one":                    {File: "facts/logs.go", From: `IsPrevious(p.Container(container), run)`, To: `true`, Tests: "TestWhichLogIsToBeSeen"},
 		"a log that was read is to be seen":             {File: "chain/seelog.go", From: `log == nil`, To: `true`, Tests: "TestWhichLogIsToBeSeen"},
+		"a pod without a proxy has a word about it":     {File: "destination.go", From: `s.Proxy != nil`, In: `if s.Proxy != nil {`, To: `true`, Tests: "TestWhatRefused"},
+		"a name is wrong although no server answered":   {File: "destination.go", From: `well != nil || calls.NoAnswer(y.Quote.Text)`, To: `false`, Tests: "TestWhatRefused"},
 		"a server on many ports is elsewhere":           {File: "probe.go", From: `len(others) > 4`, To: `false`, Tests: "TestLimitsOfRules"},
 		"a hook that failed once fails":                 {File: "hook.go", From: `s.wellSince(c, e)`, To: `false`, Tests: "TestLimitsOfRules"},
 		"a hold that fails is a broken hook":            {File: "hook.go", From: `!missing && s.holds(c)`, To: `false`},

@@ -17,7 +17,7 @@ import (
 // wait adds to a finding the remedy that makes an application wait for its proxy, and the result of a replay in the
 // model of the kubelet.
 func (s *subject) wait(f *result.Finding, app *evidence.Container, y calls.Call, p remedies.Purpose) {
-	if by := s.remedy(f, p, s.Proxy.Name, app.Name, y.To.Port); by != "" {
+	if by := s.remedy(f, p, s.Proxy.Name, app.Name, y.To.Port); by != "" && s.EffectOf(y).Ended != nil { // else there is no restart that the remedy would spare
 		f.Replay = replay.Of(s.Pod, s.Calls, y, by)
 	}
 }
