@@ -139,6 +139,55 @@ func TestCausesInHelpers(t *testing.T) {
 	})
 }
 
+// An init container that only checks the capture finds that the rules of a plugin are missing. What its own test was
+// refused is no destination. What sets the rules up has other reasons.
+func TestCaptureThatIsMissing(t *testing.T) {
+	exit := func(code string) string {
+		return `initContainerStatuses: [{name: i, ready: false, restartCount: 3, lastState: {terminated: {exitCode: ` + code + `, reason: Error, startedAt: "2026-03-02T13:00:10Z", finishedAt: "2026-03-02T13:00:15Z"}}, state: {waiting: {reason: CrashLoopBackOff}}}]`
+	}
+	const refused = "2026-03-02T13:00:11.000000Z\terror\tError connecting to 127.0.0.6:15002: dial tcp 127.0.0.1:0->127.0.0.6:15002: connect: connection refused\n"
+	log := refused + "2026-03-02T13:00:15.000000Z\terror\tvalidation timeout\n"
+	const checker, writer = `args: [istio-iptables, --run-validation, --skip-rule-apply]`, `args: [istio-iptables, -p, "15001", --run-validation]`
+	const missing = "which only checks the capture that the mesh's CNI plugin should have set up, failed: the rules that send its connections to the proxy are not there; most likely the pod came before the plugin"
+	for name, c := range map[string]struct{ container, args, exit, log, says string }{
+		"the check":              {"istio-validation", checker, "126", log, missing},
+		"the check, without log": {"istio-validation", checker, "126", "", missing},
+		"the check, of Linkerd":  {"linkerd-network-validator", `args: [--timeout, 10s]`, "95", "2026-03-02T13:00:15.0Z ERROR linkerd_network_validator: Failed to validate networking configuration. Please ensure iptables rules are rewriting traffic as expected. timeout=10s\n", missing},
+		"the check has ended":    {"istio-validation", checker, "137", refused, "which only checks the capture that the mesh's CNI plugin should have set up, failed: exit code 137"},
+		"the rules are its own":  {"istio-init", writer, "126", log, "which sets up the capture, failed: the rules that it wrote do not work"},
+		"no answer":              {"istio-init", writer, "1", refused, "which sets up the capture, failed: it got no answer"},
+	} {
+		files := map[string]string{}
+		if c.log != "" {
+			files[c.container+".previous.log"] = c.log
+		}
+		checkCauses(t, map[string]cause{name: {
+			spec: "initContainers: [{name: " + c.container + ", " + c.args + "}], containers: [{name: web}, {name: istio-proxy}]", status: strings.Replace(exit(c.exit), "name: i,", "name: "+c.container+",", 1),
+			files: files, want: "found capture-not-in-place", says: c.container + ", " + c.says,
+		}})
+	}
+}
+
+// An Envoy whose capture an init container sets up that is not known by name: whether a call is captured is not known.
+// The Envoy may be called by its own port, too.
+func TestCaptureOfUnknownMeshes(t *testing.T) {
+	const call, ready = "2026-03-02T13:00:11.000Z FATAL dial tcp 10.96.8.1:80: connect: connection refused\n", "[2026-03-02 13:00:14.000Z][1][info][config] [source/x.cc:1] all dependencies initialized. starting workers\n"
+	files := map[string]string{"web.previous.log": call, "envoy.log": ready}
+	of := func(init, more string) string {
+		return `initContainers: [{name: setup, image: example.com/setup:1, ` + init + `}], containers: [{name: web, image: example.com/web:1}, {name: envoy, image: envoyproxy/envoy:v1, ` + more + `}]`
+	}
+	const admin = `args: [x], securityContext: {capabilities: {add: [NET_ADMIN]}}`
+	status := statusWith(isReady, "web", restarted, "envoy", running)
+	checkCauses(t, map[string]cause{
+		"it has the rights":      {spec: of(admin, ""), status: status, files: files, want: "found startup-race", sure: result.Likely},
+		"a label of a mesh":      {spec: of("args: [x]", ""), meta: ", labels: {osm-proxy-uuid: u}", status: status, files: files, want: "found startup-race", sure: result.Likely},
+		"the evidence is short":  {spec: of("", ""), status: status, files: files, want: "undecided startup-race", sure: result.Possible},
+		"it has no rights":       {spec: of("args: [x], securityContext: {}", ""), status: status, files: files, want: "found dependency-down", sure: result.Certain, says: "10.96.8.1:80"},
+		"long after the start":   {spec: of(admin, ""), status: strings.ReplaceAll(status, "13:00:12", "13:05:12"), files: map[string]string{"web.previous.log": strings.Replace(call, "13:00", "13:05", 1), "envoy.log": ready}, want: "found dependency-down", sure: result.Likely},
+		"called by its own port": {spec: of(admin, "ports: [{containerPort: 10000}]"), status: status, files: map[string]string{"web.previous.log": strings.Replace(call, "10.96.8.1:80", "127.0.0.1:10000", 1), "envoy.log": ready}, want: "found sibling-down", says: "web called its own pod at 127.0.0.1:10000 before envoy listened there"},
+	})
+}
+
 // In ambient mode ztunnel of the node may not know a young pod yet; its log would decide.
 func TestAmbient(t *testing.T) {
 	const spec, meta = `nodeName: n1, containers: [{name: web}]`, `, annotations: {ambient.istio.io/redirection: enabled}`

@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
+	"outrider.dev/internal/doctor/diagnose/capturescope"
 	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
@@ -188,23 +189,6 @@ func (s *subject) failedToGetReady(run int) bool {
 	})
 }
 
-// A captureFailure is a reason why a container of a mesh cannot set up the capture.
-type captureFailure struct {
-	says []string // texts of its log, in lower case
-	why  string
-	do   string
-}
-
-// captureFailures has the reasons why a container of a mesh cannot set up the capture; the first that fits counts.
-var captureFailures = []captureFailure{
-	{[]string{"failed to validate networking configuration", "rules are rewriting"}, "the rules that send its connections to the proxy are not there", "see the mesh's CNI plugin on this node (its DaemonSet, and the order of the plugins), and then delete the pod: only a new one gets new rules"},
-	{[]string{"must be root", "operation not permitted", "permission denied"}, "it may not write rules", "let it run as root with the capabilities NET_ADMIN and NET_RAW, as the mesh's template does; a securityContext of the whole pod must not change that"},
-	{[]string{"chain already exists", "already exists", "file exists"}, "its rules are there already", "recreate the pod; a container that was restarted finds the rules of the run before"},
-	{[]string{"do you need to insmod", "not supported", "no such file or directory", "module", "unknown option", "incompatible"}, "the node's kernel or its programs lack what the rules need", "load the modules on the node (iptable_nat, xt_REDIRECT, xt_owner, nf_nat), or choose the other variant of iptables"},
-	{[]string{"not registered", "unable to find registered", "failed to find service", "no service instance", "no registered", "service registration", "correct number of services"}, "the mesh does not know the pod", "see whether a Service selects the pod (with ACLs its name is the service account's), and whether the mesh's controller registers it: waiting does not help"},
-	{[]string{"timed out", "timeout", "connection refused", "i/o timeout"}, "it got no answer", "see whether the mesh's control plane answers, and whether the rules of a network plugin are in place"},
-}
-
 // consulInit is the init container of Consul's mesh.
 const consulInit = "consul-connect-inject-init"
 
@@ -219,28 +203,32 @@ func captureFails(s *subject) (out []result.Finding) {
 			continue
 		}
 		role := "which sets up the capture"
-		if c.Name == consulInit {
+		checks := capturescope.OnlyChecks(s.Spec(c.Name))
+		switch {
+		case c.Name == consulInit:
 			role = "which registers the pod with Consul"
+		case checks:
+			role = "which only checks the capture that the mesh's CNI plugin should have set up"
 		}
 		f := s.crash(c, *r)
 		f.Code, f.Confidence = "capture-not-in-place", result.Certain
-		f.Sentence = fmt.Sprintf("%s, %s, failed: %s", c.Name, role, facts.ExitText(*r))
 		f.Disproof = fmt.Sprintf("a later run of %s that completed", c.Name)
 		f.Remedy = s.SeeLog(c.Name, r.Number)
+		m := states.CaptureFailure{Why: facts.ExitText(*r), Do: f.Remedy.Sentence}
+		var lines []string
 		last := s.LastLines(c.Name, r.Number, 16)
 		for _, q := range last {
-			text := strings.ToLower(q.Text)
-			if i := slices.IndexFunc(captureFailures, func(f captureFailure) bool {
-				return slices.ContainsFunc(f.says, func(says string) bool { return strings.Contains(text, says) })
-			}); i >= 0 {
-				f.Sentence = fmt.Sprintf("%s, %s, failed: %s", c.Name, role, captureFailures[i].why)
-				f.Remedy.Sentence = captureFailures[i].do
-				if !slices.Contains(f.Evidence, q) {
-					f.Evidence = append(f.Evidence, q)
-				}
-				break
+			lines = append(lines, q.Text)
+		}
+		if said, i, is := states.OfCapture(lines, checks); is {
+			if m = said; !slices.Contains(f.Evidence, last[i]) {
+				f.Evidence = append(f.Evidence, last[i])
 			}
 		}
+		if checks && *r.Exit == states.NotValid {
+			m = states.RulesMissing
+		}
+		f.Sentence, f.Remedy.Sentence = fmt.Sprintf("%s, %s, failed: %s", c.Name, role, m.Why), m.Do
 		out = append(out, f)
 	}
 	return out

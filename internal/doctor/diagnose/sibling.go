@@ -19,7 +19,7 @@ import (
 // capture is none: what it captures is not called by its port.
 func (s *subject) siblings(caller string) (out []*evidence.Container) {
 	for _, c := range s.Containers {
-		if c.Name != caller && c.Kind != startup.Init && c.Kind != evidence.Ephemeral && (c != s.Proxy || s.Capture.None != "") {
+		if c.Name != caller && c.Kind != startup.Init && c.Kind != evidence.Ephemeral && (c != s.Proxy || s.Capture.None != "" || s.Capture.Own) {
 			out = append(out, c)
 		}
 	}

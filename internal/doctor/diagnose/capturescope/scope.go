@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,7 @@ type Scope struct {
 	Parks  bool             // connections wait until the proxy listens
 	// Presumed: nothing shows that there is a capture, only that there may be one in what was left out.
 	Presumed bool
+	Own      bool // the proxy is of no mesh that is known here: applications may call it by its own port, too
 	Resolves bool // the proxy answers the DNS queries of the pod
 }
 
@@ -128,11 +130,11 @@ func newScope(pod *corev1.Pod) Scope {
 }
 
 // handMade returns the scope of a proxy of which no mesh is known here. Its capture rules are written by an init
-// container with NET_ADMIN, whose settings this package does not understand, but for those of AWS App Mesh.
+// container whose settings this package does not understand, but for those of AWS App Mesh.
 func handMade(pod *corev1.Pod, proxy string, omitted evidence.Omitted) Scope {
 	vague := func(why string) Scope {
 		c := newScope(pod)
-		c.Vague = why
+		c.Vague, c.Own = why, true
 		c.intent.Park = capture.ParkOff
 		_ = setter(&c.intent)("istio-service-cidr", "*")
 		if user, known := c.users[proxy]; known {
@@ -142,7 +144,7 @@ func handMade(pod *corev1.Pod, proxy string, omitted evidence.Omitted) Scope {
 	}
 	for _, i := range pod.Spec.InitContainers {
 		appMesh := slices.ContainsFunc(i.Env, func(e corev1.EnvVar) bool { return strings.HasPrefix(e.Name, "APPMESH_") })
-		if !mayCapture(i, omitted) && !appMesh {
+		if !mayCapture(pod, i, omitted) && !appMesh {
 			continue
 		}
 		c := vague("rules of its own, by " + i.Name)
@@ -160,9 +162,12 @@ func handMade(pod *corev1.Pod, proxy string, omitted evidence.Omitted) Scope {
 		c.rules, _ = capture.Build(c.intent, capture.NFTables)
 		return c
 	}
-	if omitted.Spec && !byAddress(proxy) {
+	silent := slices.IndexFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return isSilent(pod, i) })
+	if (omitted.Spec || silent >= 0) && !byAddress(proxy) {
 		c := vague("the pod's spec is not in the evidence")
-		c.Presumed = true
+		if c.Presumed = true; silent >= 0 {
+			c.Vague = "the evidence does not show what " + pod.Spec.InitContainers[silent].Name + " does"
+		}
 		c.rules, _ = capture.Build(c.intent, capture.NFTables)
 		return c
 	}
@@ -234,14 +239,49 @@ var appMeshSettings = map[string]string{
 // byAddress reports whether applications always call a proxy by its own address.
 func byAddress(proxy string) bool { return proxy == "daprd" || strings.HasPrefix(proxy, "cloud") }
 
-// mayCapture reports whether an init container may write rules: it has NET_ADMIN or, if the evidence does not show
-// that, its command does.
-func mayCapture(i corev1.Container, omitted evidence.Omitted) bool {
-	if sc := i.SecurityContext; sc != nil && sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "NET_ADMIN") {
+// mayCapture reports whether an init container may write rules: it may change the pod's network, it is one of a mesh or,
+// if the evidence does not show what it may do, its command writes rules.
+func mayCapture(pod *corev1.Pod, i corev1.Container, omitted evidence.Omitted) bool {
+	if sc := i.SecurityContext; sc != nil {
+		admin := sc.Capabilities != nil && slices.ContainsFunc(sc.Capabilities.Add, func(c corev1.Capability) bool {
+			return slices.Contains([]string{"NET_ADMIN", "ALL"}, strings.TrimPrefix(strings.ToUpper(string(c)), "CAP_"))
+		})
+		if admin || sc.Privileged != nil && *sc.Privileged {
+			return true
+		}
+	}
+	if _, osm := pod.Labels["osm-proxy-uuid"]; osm || writers.MatchString(i.Name) || writers.MatchString(podspec.ImageName(i.Image)) || writers.MatchString(i.Image) {
 		return true
 	}
+	hidden := omitted.Hooks || i.SecurityContext == nil
 	text := strings.ToLower(strings.Join(slices.Concat(i.Command, i.Args), " "))
-	return omitted.Hooks && slices.ContainsFunc([]string{"redirect", "tproxy", "iptables", "nft "}, func(word string) bool { return strings.Contains(text, word) })
+	return hidden && slices.ContainsFunc([]string{"redirect", "tproxy", "iptables", "nft "}, func(word string) bool { return strings.Contains(text, word) })
+}
+
+// isSilent reports whether the evidence shows neither what an init container runs nor what it may do, and its image is not
+// one of the pod's applications.
+func isSilent(pod *corev1.Pod, i corev1.Container) bool {
+	shown := len(i.Command)+len(i.Args)+len(i.Env) > 0 || i.SecurityContext != nil || i.RestartPolicy != nil
+	return !shown && !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return podspec.ImageName(c.Image) == podspec.ImageName(i.Image) })
+}
+
+// writers matches names and images of init containers that set up the capture of a mesh whose settings this package does
+// not read: Open Service Mesh and its forks, NGINX, and containers named after what they do. Sources:
+// release-v1-2.docs.openservicemesh.io (osm-init), docs.nginx.com/nginx-service-mesh.
+var writers = regexp.MustCompile(`(?i)(?:^|/)(?:osm|fsm|nginx-mesh|mesh|proxy|envoy|sidecar)[-_]?init$|openservicemesh/init|(?:^|[-/_])(?:iptables|redirect|tproxy)(?:$|[-_])`)
+
+// OnlyChecks reports whether an init container of a mesh only checks the rules that a plugin of the node should have
+// written. Sources: istio tools/istio-iptables (--skip-rule-apply), linkerd2 charts/partials (network-validator).
+func OnlyChecks(i *corev1.Container) bool {
+	if i == nil {
+		return false
+	}
+	for _, w := range expanded(*i) {
+		if name, value, _ := strings.Cut(strings.TrimLeft(w, "-"), "="); name == "skip-rule-apply" {
+			return value != "false"
+		}
+	}
+	return i.Name == "istio-validation" || i.Name == "linkerd-network-validator"
 }
 
 // ownRules reports whether a command is a script that writes rules itself, so that it has no flags that this package

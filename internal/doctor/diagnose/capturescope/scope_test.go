@@ -62,7 +62,10 @@ func TestTakes(t *testing.T) {
 func TestOmitted(t *testing.T) {
 	to := doctor.Destination{Host: "10.96.12.9", Port: 9090}
 	of := func(init ...corev1.Container) *corev1.Pod {
-		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: init}}
+		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: init, Containers: []corev1.Container{{Name: "web", Image: "example.com/web:2"}}}}
+	}
+	admin := func(c corev1.Capabilities) corev1.Container {
+		return corev1.Container{Name: "i", Args: []string{"x"}, SecurityContext: &corev1.SecurityContext{Capabilities: &c}}
 	}
 	all := evidence.Omitted{Meta: true, Spec: true, Hooks: true}
 	for name, c := range map[string]struct {
@@ -83,13 +86,43 @@ func TestOmitted(t *testing.T) {
 		"the annotations with Consul":           {of(), "consul-dataplane", all, doctor.Perhaps},
 		"rights, and a script":                  {of(corev1.Container{Name: "i", Args: []string{"-c", "iptables -t nat -A OUTPUT -j REDIRECT"}}), "envoy", evidence.Omitted{Hooks: true}, doctor.Perhaps},
 		"rights, and no script":                 {of(corev1.Container{Name: "i", Args: []string{"-c", "migrate"}}), "envoy", evidence.Omitted{Hooks: true}, doctor.No},
-		"nothing, and no rights":                {of(corev1.Container{Name: "i", Args: []string{"-c", "iptables -t nat -A OUTPUT -j REDIRECT"}}), "envoy", evidence.Omitted{}, doctor.No},
+		"a script, and no rights":               {of(corev1.Container{Name: "i", Args: []string{"-c", "iptables -t nat -A OUTPUT -j REDIRECT"}, SecurityContext: &corev1.SecurityContext{}}), "envoy", evidence.Omitted{}, doctor.No},
+		"whether a script has rights":           {of(corev1.Container{Name: "i", Args: []string{"-c", "iptables -t nat -A OUTPUT -j REDIRECT"}}), "envoy", evidence.Omitted{}, doctor.Perhaps},
+		"what an init container does":           {of(corev1.Container{Name: "i", Image: "example.com/setup:1"}), "envoy", evidence.Omitted{}, doctor.Perhaps},
+		"what it does, with Dapr":               {of(corev1.Container{Name: "i", Image: "example.com/setup:1"}), "daprd", evidence.Omitted{}, doctor.No},
+		"what one of the application does":      {of(corev1.Container{Name: "i", Image: "example.com/web:1"}), "envoy", evidence.Omitted{}, doctor.No},
+		"the rights of one of a mesh":           {of(corev1.Container{Name: "osm-init", Args: []string{"x"}, SecurityContext: &corev1.SecurityContext{}}), "envoy", evidence.Omitted{}, doctor.Perhaps},
+		"the rights of an image of a mesh":      {of(corev1.Container{Name: "i", Image: "openservicemesh/init:v1", Args: []string{"x"}, SecurityContext: &corev1.SecurityContext{}}), "envoy", evidence.Omitted{}, doctor.Perhaps},
+		"NET_ADMIN":                             {of(admin(corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}})), "envoy", evidence.Omitted{}, doctor.Perhaps},
+		"CAP_NET_ADMIN":                         {of(admin(corev1.Capabilities{Add: []corev1.Capability{"CAP_NET_ADMIN"}})), "envoy", evidence.Omitted{}, doctor.Perhaps},
+		"no NET_ADMIN":                          {of(admin(corev1.Capabilities{Add: []corev1.Capability{"CHOWN"}})), "envoy", evidence.Omitted{}, doctor.No},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, why := OfPart(c.pod, c.proxy, c.omitted).Takes("web", to); got != c.want {
 				t.Errorf("%d (%s), want %d", got, why, c.want)
 			}
 		})
+	}
+}
+
+// What only checks the rules of another writer is known by its arguments or, without any, by its name.
+func TestOnlyChecks(t *testing.T) {
+	for _, c := range []struct {
+		of   corev1.Container
+		want bool
+	}{
+		{corev1.Container{Name: "any", Args: []string{"istio-iptables", "-p", "15001", "--run-validation", "--skip-rule-apply"}}, true},
+		{corev1.Container{Name: "any", Args: []string{"--skip-rule-apply=false", "--run-validation"}}, false},
+		{corev1.Container{Name: "istio-init", Args: []string{"istio-iptables", "--run-validation"}}, false},
+		{corev1.Container{Name: "istio-validation"}, true},
+		{corev1.Container{Name: "linkerd-network-validator", Args: []string{"--timeout", "10s"}}, true},
+	} {
+		if got := OnlyChecks(&c.of); got != c.want {
+			t.Errorf("%s %q: %v", c.of.Name, c.of.Args, got)
+		}
+	}
+	if OnlyChecks(nil) {
+		t.Error("what is not in the evidence checks")
 	}
 }
 
