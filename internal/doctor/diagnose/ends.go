@@ -3,7 +3,6 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -166,13 +165,10 @@ func ownCrash(s *subject) (out []result.Finding) {
 	return out
 }
 
-// ofConnections matches reasons for which a destination that the proxy did not reach is a cause.
-var ofConnections = regexp.MustCompile(`(?i)connect|http|request|fetch|stream|host|time-?out|timed out|deadline|unavailable|unreachable|upstream|network|reset|closed|\beof\b|gateway|\b50[234]\b|socket|i/o`)
-
 // unreachedBefore returns the line of the proxy's log about a destination that it did not reach in the last minute of a
 // run, unless the log of the run has another reason for its end.
 func (s *subject) unreachedBefore(app string, r evidence.Run) (evidence.Quote, facts.Attempt, bool) {
-	if told, says := s.Reason(app, r.Number); s.Proxy == nil || says && !s.isOver(told, r) && !ofConnections.MatchString(told.Text) {
+	if told, says := s.Reason(app, r.Number); s.Proxy == nil || says && !s.isOver(told, r) && !chain.OfConnections.MatchString(told.Text) {
 		return evidence.Quote{}, facts.Attempt{}, false
 	}
 	from := r.Finished

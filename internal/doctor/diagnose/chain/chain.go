@@ -15,6 +15,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/capturescope"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/why"
 )
 
 // A Case is a pod with its failed calls and its capture.
@@ -150,11 +151,48 @@ func (c *Case) GotOver(y calls.Call) *evidence.Quote {
 		q := c.Quote(r.Finished, "%s ended %s after the call", y.Container, facts.Duration(least))
 		return &q
 	}
+	if q := c.livedWith(y, *r); q != nil {
+		return q
+	}
 	for _, s := range c.Successes {
 		if s.Container == y.Container && s.Run == y.Run && s.At.Compare(y.Last) == evidence.After && y.Last.Error < near &&
 			(!y.To.Known() || served.MatchString(s.Quote.Text) || strings.Contains(strings.ToLower(s.Quote.Text), y.To.Host) || y.To.Name != "" && strings.Contains(strings.ToLower(s.Quote.Text), y.To.Name)) {
 			return &s.Quote
 		}
+	}
+	return nil
+}
+
+// OfConnections matches reasons of an end for which a call that failed may be a cause.
+var OfConnections = regexp.MustCompile(`(?i)connect|http|request|fetch|stream|host|time-?out|timed out|deadline|unavailable|unreachable|upstream|network|reset|closed|\beof\b|gateway|\b50[234]\b|socket|i/o`)
+
+// patience is the least time between a warning about a call and another reason of an end that is none of its consequences.
+const patience = 5 * time.Second
+
+// livedWith returns the line that tells the end of a run if it comes after a failed call, is about no call, and the program
+// had lived with the call: the call failed in the same way for long, only lost a packet, or was a mere warning, some time
+// before.
+func (c *Case) livedWith(y calls.Call, r evidence.Run) *evidence.Quote {
+	told, says := c.Reason(y.Container, y.Run)
+	if r.Running || !says || calls.Fails(told.Text) || OfConnections.MatchString(told.Text) {
+		return nil
+	}
+	q := told.Quotes[0]
+	if q.Source.File != y.Quote.Source.File || q.Source.Line <= y.Quote.Source.Line || !why.Tells([]byte(q.Text)) {
+		return nil
+	}
+	end := q.At
+	if !end.Known() {
+		end = r.Finished
+	}
+	if end.Compare(y.Last) == evidence.Before {
+		return nil // it comes again
+	}
+	lasted, _, _ := y.Last.Since(y.Likely)
+	since, _, ok := end.Since(y.Last)
+	level := why.LevelOf(y.Quote.Text)
+	if y.To.Network == doctor.UDP || y.More > 0 && lasted > near || ok && since >= patience && level > why.NoLevel && level < why.Error {
+		return &q
 	}
 	return nil
 }
