@@ -25,7 +25,7 @@ func dependencyDown(s *subject) (out []result.Finding) {
 	for _, app := range s.Work() {
 		seen := map[doctor.Destination]bool{}
 		for _, y := range s.Calls.By(app.Name) {
-			if seen[y.To] || s.GotOver(y) != nil {
+			if seen[y.To] || s.GotOver(y) != nil || startsUp(s, y) {
 				continue
 			}
 			if f, found := s.atFarSide(app, y); found {
@@ -159,6 +159,11 @@ var farSides = []farSide{
 		sentence: "{app} called its own pod at {to}, and no other container is there that could listen",
 		disproof: "a process of {app} itself that listens there",
 		remedy:   "correct the address that {app} calls: it looks like a default, for a server that is not here",
+	},
+	{
+		failure: calls.TimedOut, when: beforeSibling, code: "sibling-down",
+		sentence: "{app} called its own pod at {to} before a container listened there, and got no answer",
+		remedied: (*subject).sibling,
 	},
 	{failure: calls.Refused, when: isAmbient, confidence: result.Possible, quotes: []quoted{whyNotTaken}},
 	{

@@ -46,7 +46,14 @@ func (p smallPod) texts() map[string]string {
 
 // Each rule has a limit, beyond which its cause would be said falsely.
 func TestLimitsOfRules(t *testing.T) {
-	const refused = ` connect: connection refused` + "\n"
+	const (
+		refused     = ` connect: connection refused` + "\n"
+		twice       = `restartCount: 1, ready: true, state: {running: {startedAt: "2026-03-02T10:00:21Z"}}, lastState: {terminated: {exitCode: 2, reason: Error, startedAt: "2026-03-02T10:00:02Z", finishedAt: "2026-03-02T10:00:08Z"}}`
+		deadline    = "2026-03-02T10:00:02.100Z start\n2026-03-02T10:00:07.900Z panic: no client for '127.0.0.1:50001': context deadline exceeded\n"
+		startsUpYet = `ready: false, started: false, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:02Z"}}`
+		upstream    = "2026-03-02T10:00:30.100Z [error] upstream http://127.0.0.1:8080/: connect() failed (111: Connection refused)\n"
+		panics      = "FATAL runtime error: index out of range [3] with length 3\n\ngoroutine 7 [running]:\nmain.work(...)\n\t/src/work.go:8\n"
+	)
 	hook := func(extra string) map[string]string {
 		return map[string]string{"events.yaml": "kind: Event\nmetadata: {name: e}\nreason: FailedPostStartHook\nmessage: 'PostStartHook failed'\nsource: {component: kubelet}\ninvolvedObject: {kind: Pod, namespace: shop, name: web, fieldPath: 'spec.containers{app}'}\nlastTimestamp: \"2026-03-02T10:04:00Z\"\n" + extra}
 	}
@@ -123,6 +130,50 @@ func TestLimitsOfRules(t *testing.T) {
 			smallPod{meta: gone, spec: captured, status: "phase: Running", appIs: runs, name: "istio-proxy", sideIs: over, files: map[string]string{"app.log": "2026-03-02T10:05:10.100Z dial tcp 10.96.2.3:5432:" + refused}}, "found shutdown-race certain", "shutdown race: istio-proxy ended"},
 		"a call that a line before names, after the end of a proxy": {
 			smallPod{meta: gone, spec: captured, status: "phase: Running", appIs: runs, name: "istio-proxy", sideIs: over, files: map[string]string{"app.log": "2026-03-02T10:05:10.000Z calling http://10.96.2.3:8080/\n2026-03-02T10:05:10.100Z it failed:" + refused}}, "found shutdown-race likely", "shutdown race: istio-proxy ended"},
+		"a deadline at a container that starts later": {
+			smallPod{status: "phase: Running", appIs: twice, name: "agent", side: "args: [--port=50001]", sideIs: `ready: true, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:20Z"}}`, files: map[string]string{"app.previous.log": deadline}}, "found sibling-down likely", "called its own pod at 127.0.0.1:50001 before agent listened there"},
+		"a deadline at a container that is not created yet": {
+			smallPod{status: "phase: Pending", appIs: twice, name: "daprd", sideIs: `ready: false, restartCount: 0, state: {waiting: {reason: ContainerCreating}}`, files: map[string]string{"app.previous.log": deadline}}, "found sibling-down likely", "called its own pod at 127.0.0.1:50001 before a container listened there"},
+		"a deadline at a container that says later that it listens": {
+			smallPod{status: "phase: Running", appIs: twice, name: "agent", side: "args: [--port=50001]", sideIs: runs, files: map[string]string{"app.previous.log": deadline, "agent.log": "2026-03-02T10:00:12.000Z listening on :50001\n"}}, "found sibling-down likely", "called its own pod at 127.0.0.1:50001 before agent listened there"},
+		"a deadline at a container that says before that it listens": {
+			smallPod{status: "phase: Running", appIs: twice, name: "agent", side: "args: [--port=50001]", sideIs: runs, files: map[string]string{"app.previous.log": deadline, "agent.log": "2026-03-02T10:00:03.000Z listening on :50001\n"}}, "", "!listened there"},
+		"a deadline at a container that had restarted": {
+			smallPod{status: "phase: Running", appIs: twice, name: "daprd", sideIs: `ready: true, restartCount: 2, state: {running: {startedAt: "2026-03-02T10:00:20Z"}}`, files: map[string]string{"app.previous.log": deadline}}, "", "!listened there"},
+		"a deadline elsewhere": {
+			smallPod{status: "phase: Running", appIs: twice, name: "daprd", sideIs: `ready: true, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:20Z"}}`, files: map[string]string{"app.previous.log": strings.ReplaceAll(deadline, "127.0.0.1", "10.1.2.3")}}, "", "!listened there"},
+
+		"a sibling that starts up": {
+			smallPod{status: "phase: Running", appIs: runs, side: "ports: [{containerPort: 8080}], startupProbe: {httpGet: {port: 8080}, failureThreshold: 60}", sideIs: startsUpYet, files: map[string]string{"app.log": upstream}}, "starting", "the pod is starting: side is not ready"},
+		"a sibling that starts up, by its readiness probe": {
+			smallPod{status: "phase: Running", appIs: runs, side: "ports: [{containerPort: 8080}], readinessProbe: {httpGet: {port: 8080}}", sideIs: startsUpYet, files: map[string]string{"app.log": upstream}}, "starting", "the pod is starting: side is not ready"},
+		"a sibling that is not ready for long": {
+			smallPod{status: "phase: Running", appIs: runs, side: "ports: [{containerPort: 8080}], readinessProbe: {httpGet: {port: 8080}}", sideIs: startsUpYet, files: map[string]string{"app.log": strings.ReplaceAll(upstream, "10:00:30", "10:20:30")}}, "found sibling-down certain", "where no container listened"},
+		"a sibling that starts up, whose caller has ended": {
+			smallPod{status: "phase: Running", appIs: failed, side: "ports: [{containerPort: 8080}], startupProbe: {httpGet: {port: 8080}}", sideIs: startsUpYet, files: map[string]string{"app.previous.log": strings.ReplaceAll(upstream, "10:00:30", "10:04:59")}}, "found sibling-down certain", "called its own pod"},
+		"a sibling that starts up for the second time": {
+			smallPod{status: "phase: Running", appIs: runs, side: "ports: [{containerPort: 8080}], startupProbe: {httpGet: {port: 8080}}", sideIs: strings.Replace(startsUpYet, "restartCount: 0", "restartCount: 1", 1), files: map[string]string{"app.log": upstream}}, "found sibling-down certain", "called its own pod"},
+		"a sibling that starts up, and listens elsewhere": {
+			smallPod{status: "phase: Running", appIs: runs, side: "ports: [{containerPort: 8080}], startupProbe: {tcpSocket: {port: 8080}}", sideIs: startsUpYet, files: map[string]string{"app.log": upstream, "side.log": "2026-03-02T10:00:04.000Z listening on :9090\n"}}, "found sibling-down certain", "called its own pod"},
+		"a sibling that has started up": {
+			smallPod{status: "phase: Running", appIs: runs, side: "ports: [{containerPort: 8080}], startupProbe: {httpGet: {port: 8080}}", sideIs: runs, files: map[string]string{"app.log": upstream}}, "found sibling-down certain", "called its own pod"},
+
+		"a panic after warnings about a packet": {
+			smallPod{status: "phase: Running", appIs: failed, sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:04:59.000Z WARN metrics: write udp 10.8.7.19:46620->10.96.7.7:8125: write:" + refused + panics}}, "found app-crash likely", "index out of range"},
+		"a panic after an error that had come for minutes": {
+			smallPod{status: "phase: Running", appIs: failed, sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:01:00.000Z ERROR cache: dial tcp 10.1.2.3:6379:" + refused + "2026-03-02T10:04:58.000Z ERROR cache: dial tcp 10.1.2.3:6379:" + refused + panics}}, "found app-crash likely", "index out of range"},
+		"a panic some time after a warning": {
+			smallPod{status: "phase: Running", appIs: failed, sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:04:30.000Z WARN cache: dial tcp 10.1.2.3:6379:" + refused + "2026-03-02T10:04:45.000Z INFO tick\n" + panics}}, "found app-crash likely", "index out of range"},
+		"a panic right after an error": {
+			smallPod{status: "phase: Running", appIs: failed, sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:04:59.000Z ERROR cache: dial tcp 10.1.2.3:6379:" + refused + panics}}, "found dependency-down certain", "10.1.2.3:6379"},
+		"a panic right after a warning": {
+			smallPod{status: "phase: Running", appIs: failed, sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:04:58.000Z WARN cache: dial tcp 10.1.2.3:6379:" + refused + "2026-03-02T10:04:59.000Z INFO tick\n" + panics}}, "found dependency-down certain", "10.1.2.3:6379"},
+		"a panic some time after an error": {
+			smallPod{status: "phase: Running", appIs: failed, sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:04:30.000Z ERROR cache: dial tcp 10.1.2.3:6379:" + refused + "2026-03-02T10:04:45.000Z INFO tick\n" + panics}}, "found dependency-down certain", "10.1.2.3:6379"},
+		"a panic about the call after minutes": {
+			smallPod{status: "phase: Running", appIs: failed, sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:01:00.000Z WARN cache: dial tcp 10.1.2.3:6379:" + refused + "2026-03-02T10:04:58.000Z WARN cache: dial tcp 10.1.2.3:6379:" + refused + "FATAL no connection to the cache\n"}}, "found dependency-down certain", "10.1.2.3:6379"},
+		"a call that comes again after the error": {
+			smallPod{status: "phase: Running", appIs: failed, sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:01:00.000Z WARN cache: dial tcp 10.1.2.3:6379:" + refused + "2026-03-02T10:04:50.000Z ERROR index out of range\n2026-03-02T10:04:59.000Z WARN cache: dial tcp 10.1.2.3:6379:" + refused}}, "found dependency-down certain", "10.1.2.3:6379"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := diagnoseFolder(t, folderOf(t, c.pod.texts()))

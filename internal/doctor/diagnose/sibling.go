@@ -63,6 +63,40 @@ func (s *subject) notYetUp(y calls.Call) *evidence.Container {
 	return nil
 }
 
+// beforeSibling reports whether a call to the pod itself was over before the container that is set to listen there had
+// started or, by its log, listened: a client that waits for a connection then says that its time is over.
+func beforeSibling(s *subject, y calls.Call) bool {
+	c := s.listensAt(y)
+	if !y.To.Loopback() || c == nil {
+		return false
+	}
+	first := c.Run(0)
+	if c.Restarts == 0 && first == nil || first != nil && y.Last.Compare(first.Started) == evidence.Before {
+		return true
+	}
+	if c == s.Proxy {
+		return s.Listened(y.Last).Answer == no
+	}
+	return slices.ContainsFunc(s.Listens, func(l calls.Listen) bool {
+		return l.Container == c.Name && l.Run == 0 && slices.Contains(l.Ports, int(y.To.Port)) && y.Last.Compare(l.Quote.At) == evidence.Before
+	})
+}
+
+// startsUp reports whether a call of a pod in which nothing ended went to a container of its own that has not started up
+// yet, so that it is no fault: its probe says so, and its log does not say that it listens elsewhere.
+func startsUp(s *subject, y calls.Call) bool {
+	c := s.listensAt(y)
+	if !y.To.Known() {
+		c = s.notYetUp(y)
+	} else if !y.To.Loopback() {
+		return false
+	}
+	age, known := s.Age()
+	return c != nil && s.StartsUp(c.Name, !known || age >= facts.Young) && !slices.ContainsFunc(s.Listens, func(l calls.Listen) bool {
+		return l.Container == c.Name && len(l.Ports) > 0 && !slices.Contains(l.Ports, int(y.To.Port))
+	})
+}
+
 // siblingStopped finds calls that failed in a pod in deletion because a helper had ended before its caller.
 func siblingStopped(s *subject) (out []result.Finding) {
 	if !s.Deleted() {

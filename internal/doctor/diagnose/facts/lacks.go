@@ -3,6 +3,7 @@ package facts
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,8 +43,7 @@ func (s *Pod) Lacks() (out []Lack) {
 		case status.State.Running != nil && c.Kind == startup.Init:
 			out = append(out, Lack{Container: c.Name, What: fmt.Sprintf("init container %s runs", c.Name)})
 		case status.State.Running != nil && !status.Ready:
-			probing := spec.StartupProbe != nil && (status.Started == nil || !*status.Started)
-			out = append(out, Lack{Container: c.Name, What: c.Name + " is not ready", Probing: probing})
+			out = append(out, Lack{Container: c.Name, What: c.Name + " is not ready", Probing: probing(spec, status)})
 		}
 	}
 	for _, g := range s.Object.Spec.ReadinessGates {
@@ -65,6 +65,24 @@ func (s *Pod) gateSays(kind corev1.PodConditionType) string {
 		}
 	}
 	return "no controller has set its condition yet"
+}
+
+// StartsUp reports whether a container runs and is not ready for the first time, in a pod in which nothing has ended: its
+// startup probe has not succeeded or, of a pod that is young, its readiness probe.
+func (s *Pod) StartsUp(container string, old bool) bool {
+	ended := slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool {
+		return c.Restarts > 0 || slices.ContainsFunc(c.Runs, func(r evidence.Run) bool { return r.Exit != nil && *r.Exit != 0 }) || s.HasEvent(c.Name, "Killing", "")
+	})
+	status, spec := s.Status(container), s.Spec(container)
+	if ended || s.Deleted() || status == nil || spec == nil || status.Ready || status.State.Running == nil {
+		return false
+	}
+	return probing(spec, status) || spec.ReadinessProbe != nil && !old
+}
+
+// probing reports whether a container has a startup probe that has not succeeded.
+func probing(spec *corev1.Container, status *corev1.ContainerStatus) bool {
+	return spec.StartupProbe != nil && (status.Started == nil || !*status.Started)
 }
 
 // unproved returns what keeps a pod from being healthy of whose containers the evidence shows nothing that does: its
