@@ -3,7 +3,8 @@
 //
 // Two pods have the same cause if their diagnoses say the same, apart from what is each pod's own: names of pods, nodes
 // and ReplicaSets, addresses, times and numbers (alike.go). Whether they must also be of one workload, namespace or node
-// depends on the kind of cause (scopes).
+// depends on the kind of cause (scopes). A pod without a log that ended as another one of its revision is in the group of
+// that one (pattern.go).
 package groups
 
 import (
@@ -48,6 +49,7 @@ type member struct {
 	in       string        // namespace
 	shape    string        // of the sentence
 	group    string        // key of the group; empty: nothing is wrong
+	alike    bool          // its cause is taken from another member, since it ended in the same way (pattern.go)
 }
 
 // group adds groups to the reports.
@@ -76,6 +78,11 @@ func group(set *evidence.Set, reports []result.Report, o diagnose.Options) {
 	for i := range all {
 		if m := &all[i]; !m.report.Verdict.Well() {
 			m.group = m.key(spread)
+		}
+	}
+	patterns(all)
+	for i := range all {
+		if m := &all[i]; m.group != "" {
 			if groups[m.group] == nil {
 				keys = append(keys, m.group)
 			}
@@ -88,11 +95,13 @@ func group(set *evidence.Set, reports []result.Report, o diagnose.Options) {
 		for _, i := range groups[key] {
 			members = append(members, all[i])
 		}
+		own, members := byEvidence(members)
 		first := members[0].report
 		for _, m := range members[1:] {
 			m.report.SameAs = first.Pod
 		}
-		g := &result.Group{Sentence: sentence(members), Remedy: remedy(members), Workloads: workloads(members)}
+		g := &result.Group{Sentence: sentence(own), Remedy: remedy(own), Workloads: workloads(members)}
+		g.Sentence += byPattern(members[len(own):])
 		for _, w := range g.Workloads {
 			g.Of += len(of[w])
 		}

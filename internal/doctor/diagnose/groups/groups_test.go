@@ -291,7 +291,7 @@ func BenchmarkGroup(b *testing.B) {
 
 // The tests notice each mutant of the code that decides what is one cause.
 func TestEveryMutantIsNoticed(t *testing.T) {
-	mutants.Run(t, "TestShape|TestBlend|TestScopes|TestOneRace|TestSince|TestRollback", map[string]mutants.Mutant{
+	mutants.Run(t, "TestShape|TestBlend|TestScopes|TestOneRace|TestSince|TestRollback|TestPattern", map[string]mutants.Mutant{
 		"a word is a generated name":             {File: "alike.go", From: `!strings.ContainsAny(end, "2456789")`, To: `false`},
 		"ports and statuses are amounts":         {File: "alike.go", From: `strings.Join(kept, "\x01")`, To: `""`},
 		"the crash of one workload is all":       {File: "groups.go", From: `append(parts, container, m.workload)`, To: `append(parts, container)`},
@@ -300,6 +300,11 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"older runs do not count":                {File: "groups.go", From: `c != nil && (c.Unknown > 0 || c.Restarts < 0)`, To: `false`},
 		"each clock counts":                      {File: "groups.go", From: `at.Known() && (at.Clock == evidence.NodeClock || at.Clock == evidence.APIClock)`, To: `at.Known()`},
 		"what changed later was before":          {File: "history.go", From: `q.At.At.After(since.Latest())`, To: `false`},
+		"any log tells of any end":               {File: "pattern.go", From: `*a.Exit != *b.Exit`, To: `false`},
+		"the length of a run is nothing":         {File: "pattern.go", From: `!known || (took-tookToo).Abs() > max(sameTime, tookToo/ofDuration)`, To: `!known`},
+		"each pattern is likely":                 {File: "pattern.go", From: `(others > 0 || tookToo >= telling)`, To: `true`},
+		"the order of starts is nothing":         {File: "pattern.go", From: `same && a.Number == b.Number`, To: `(same || true) && a.Number == b.Number`},
+		"the first of two causes is taken":       {File: "pattern.go", From: `all[like].group != all[j].group`, To: `false`},
 		"a roll-back began with its ReplicaSet":  {File: "history.go", From: `r.created.Before(before.created)`, To: `false`},
 		"the roll-out of some is the one of all": {File: "history.go", From: `hashOf(o.pod) != r.hash`, To: `false`},
 	})

@@ -34,7 +34,10 @@ func byCause(reports []result.Report) (ill, well []result.Report, more int) {
 		}
 		return len(r.Group.Members)
 	}
-	slices.SortStableFunc(ill, func(a, b result.Report) int { return cmp.Compare(size(b), size(a)) })
+	told := map[result.Verdict]int{result.Undecided: 1} // a cause comes before what is undecided
+	slices.SortStableFunc(ill, func(a, b result.Report) int {
+		return cmp.Or(cmp.Compare(size(b), size(a)), cmp.Compare(told[a.Verdict], told[b.Verdict]))
+	})
 	more = max(len(ill)-mostGroups, 0)
 	return ill[:len(ill)-more], well, more
 }
