@@ -1,12 +1,14 @@
 package diagnose
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"outrider.dev/internal/doctor/diagnose/result"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 // folderOf writes files into a folder.
@@ -128,7 +130,7 @@ func TestRow(t *testing.T) {
 	for status, want := range map[string]string{
 		"0/1 CrashLoopBackOff 5 3m": "undecided app-crash", "0/2 Init:Error 1 3m": "undecided app-crash", "0/1 ImagePullBackOff 0 3m": "found image-missing", "0/1 Init:ErrImagePull 0 3m": "found image-missing",
 		"0/1 Evicted 0 3m": "found evicted", "0/1 OOMKilled 1 3m": "found out-of-memory", "0/1 Pending 0 3m": "undecided not-scheduled", "0/1 ContainerCreating 0 3m": "starting", "0/1 ContainerCreating 0 3h": "undecided state-not-known",
-		"1/2 Running 0 3h": "undecided state-not-known", "1/1 Running 7 3h": "nothing", "0/1 Completed 0 3h": "nothing", "1/1 Terminating 0 3h": "nothing", "0/1 Unknown 0 3h": "found node-lost",
+		"1/2 Running 0 3h": "undecided state-not-known", "1/1 Running 7 3h": "nothing", "0/1 Completed 0 3h": "nothing", "1/1 Terminating 0 3h": "undecided state-not-known", "2/2 Terminating 0 41s": "undecided state-not-known", "0/1 Unknown 0 3h": "found node-lost",
 		"0/1 CreateContainerConfigError 0 3m": "found container-not-created", "0/1 SomethingElse 0 3h": "undecided state-not-known",
 	} {
 		f := strings.Fields(status)
@@ -139,5 +141,65 @@ func TestRow(t *testing.T) {
 		if !r.Verdict.Well() && r.Decide != "kubectl describe pod web" {
 			t.Errorf("%s: %s", status, r.Decide)
 		}
+	}
+}
+
+// Logs beside a line of kubectl get pods decide; without them, or where one was not read, nothing is said to be well.
+func TestRowWithLogs(t *testing.T) {
+	const (
+		refused = "2026-11-24T09:00:25Z dial tcp 127.0.0.1:5432: connect: connection refused\n"
+		listens = "2026-11-24T08:00:00Z Listening on 127.0.0.1:5432\n"
+		told    = "2026-11-24T09:00:11Z received SIGTERM, 1 connection is open\n"
+		panics  = "panic: cannot open /data/x: no such file or directory\n"
+		names   = "\ncontainers: app (r.example/app:1), sql (r.example/cloud-sql-proxy:1 --port=5432)\n"
+	)
+	for name, tt := range map[string]struct {
+		rows  string
+		more  string            // text below the table
+		logs  map[string]string // by file
+		want  string
+		says  string // a part of the sentence
+		files int    // that are not used
+	}{
+		"told to stop before its caller":       {"web 2/2 Terminating 0 3h", names, map[string]string{"app.log": refused, "sql.log": listens + told}, "found shutdown-race", "sql was told to stop", 0},
+		"without a text that names them":       {"web 2/2 Terminating 0 3h", "", map[string]string{"app.log": refused, "sql.log": listens + told}, "found shutdown-race", "sql was told to stop", 0},
+		"the other pods are well":              {"web-1 2/2 Terminating 0 3h\nweb-2 2/2 Running 0 9s", names, map[string]string{"app.log": refused, "sql.log": listens + told}, "found shutdown-race", "sql was told to stop", 0},
+		"the caller's clock has no zone":       {"web 2/2 Terminating 0 3h", names, map[string]string{"app.log": "worker: Warm shutdown (MainProcess)\n" + strings.Replace(strings.Replace(refused, "T", " ", 1), "Z", "", 1), "sql.log": listens + told}, "found shutdown-race", "sql was told to stop", 0},
+		"it was told to stop after the call":   {"web 2/2 Terminating 0 3h", names, map[string]string{"app.log": refused, "sql.log": listens + strings.Replace(told, "09:00:11", "09:00:41", 1)}, "found sibling-down", "", 0},
+		"it was not told to stop":              {"web 2/2 Terminating 0 3h", names, map[string]string{"app.log": refused, "sql.log": listens + "2026-11-24T09:00:11Z will drain on SIGTERM for 30s\n"}, "found sibling-down", "", 0},
+		"a container without a log":            {"web 0/3 Error 0 3h", "", map[string]string{"app.log": refused}, "undecided app-crash", "", 0},
+		"why it ends":                          {"web 0/1 CrashLoopBackOff 4 3h", "", map[string]string{"app.previous.log": panics}, "found app-crash", "app ended by itself: panic", 0},
+		"which pod, the name of the file says": {"web-1 0/1 CrashLoopBackOff 4 3h\nweb-2 0/1 CrashLoopBackOff 4 3h", "", map[string]string{"app.log": panics}, "undecided app-crash", "", 1},
+		"a log says an error":                  {"web 1/1 Running 0 3h", "", map[string]string{"web.log": panics}, "undecided state-not-known", "a log says: panic", 0},
+		"a log says nothing":                   {"web 1/1 Running 0 3h", "", map[string]string{"web.log": "serving on 8080\n"}, "nothing", "", 0},
+		"of one of two pods":                   {"web 1/1 Running 0 3h\napi 1/1 Running 0 3h", "", map[string]string{"app.log": panics}, "undecided state-not-known", "was not read (app.log)", 1},
+		"a text names another container":       {"web 1/1 Running 0 3h", "\ncontainer app is meant\n", map[string]string{"app.log": "x\n", "other.log": panics}, "undecided state-not-known", "was not read (other.log)", 1},
+		"it goes":                              {"web 1/1 Terminating 0 3h", "", map[string]string{"app.log": "serving on 8080\n"}, "undecided state-not-known", "is being deleted", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := maps.Clone(tt.logs)
+			files["pods.txt"] = "NAME   READY   STATUS    RESTARTS   AGE\n" + strings.ReplaceAll(tt.rows, " ", "   ") + "\n" + tt.more
+			set, err := gather.Read(t.Context(), gather.Options{}, folderOf(t, files))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Diagnose(t.Context(), set.Pods[0], Options{})
+			if err != nil || key(r) != tt.want || !strings.Contains(r.Sentence, tt.says) {
+				t.Errorf("%s: %s, %v", key(r), r.Sentence, err)
+			}
+			for _, f := range r.Findings {
+				if f.Confidence == result.Certain {
+					t.Errorf("certain by a line: %+v", f)
+				}
+			}
+			for _, u := range set.Unused {
+				if tt.files--; strings.Contains(u.Why, "()") {
+					t.Errorf("%q", u.Why)
+				}
+			}
+			if tt.files != 0 {
+				t.Errorf("the unused %+v", set.Unused)
+			}
+		})
 	}
 }

@@ -38,7 +38,7 @@ var rules = []rule{
 
 // Diagnose returns the diagnosis of a pod from its evidence. It fails only if ctx ends.
 func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, error) {
-	if p.Row != nil {
+	if p.Row != nil && len(p.Containers) == 0 {
 		return nopod.Row(p), ctx.Err()
 	}
 	c, err := chain.Of(ctx, p, o.ShowSecrets)
@@ -79,6 +79,9 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	}
 	for _, n := range s.Notes {
 		r.Notes = append(r.Notes, fmt.Sprintf("%s (%s)", n.Text, n.Source.Place()))
+	}
+	if p.Row != nil {
+		nopod.WithLogs(p, &r, slices.Concat(s.Reasons, s.ProxyReasons), s.Calls.Quotes())
 	}
 	return r, nil
 }

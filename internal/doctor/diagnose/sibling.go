@@ -99,7 +99,7 @@ func startsUp(s *subject, y calls.Call) bool {
 
 // siblingStopped finds calls that failed in a pod in deletion because a helper had ended before its caller.
 func siblingStopped(s *subject) (out []result.Finding) {
-	if !s.Deleted() {
+	if !s.Deleted() && s.Row == nil { // of which only a line is known, which may be of a later time
 		return nil
 	}
 	named := slices.SortedStableFunc(slices.Values(s.Calls), func(a, b calls.Call) int { // those that name the helper's address first
@@ -111,26 +111,42 @@ func siblingStopped(s *subject) (out []result.Finding) {
 			continue
 		}
 		for _, c := range s.siblings(y.Container) {
-			r := c.Last()
-			if is, _ := s.serves(c); !is || r == nil || !r.Finished.Known() || y.Last.Compare(r.Finished) == evidence.Before {
-				continue
-			}
-			f := result.Finding{
-				Code: "shutdown-race", Container: y.Container, Confidence: result.Certain,
-				Sentence: fmt.Sprintf("shutdown race: %s ended while %s still called it", c.Name, y.Container),
-				Evidence: []evidence.Quote{s.Quote(r.Finished, "%s ended: %s", c.Name, facts.ExitText(*r)), y.Quote},
-				Disproof: fmt.Sprintf("an end of %s before that of %s", y.Container, c.Name),
-			}
-			s.remedy(&f, remedies.Stop, c.Name, y.Container, y.To.Port)
-			if !y.To.Known() || y.Presumed || y.Last.Compare(r.Finished) != evidence.After {
-				f.Confidence = result.Likely
-			}
-			if !slices.ContainsFunc(out, func(g result.Finding) bool { return g.Container == f.Container }) {
+			f, found := s.leftFirst(c, y)
+			if found && !slices.ContainsFunc(out, func(g result.Finding) bool { return g.Container == f.Container }) {
 				out = append(out, f)
 			}
 		}
 	}
 	return out
+}
+
+// leftFirst returns the finding about a call to a helper that had ended, or that was told to stop as its own log says.
+func (s *subject) leftFirst(c *evidence.Container, y calls.Call) (f result.Finding, found bool) {
+	is, _ := s.serves(c)
+	if _, says := s.ListensAt(c.Name, y.To.Port); !is && !says {
+		return f, false
+	}
+	f = result.Finding{Code: "shutdown-race", Container: y.Container, Confidence: result.Certain, Disproof: fmt.Sprintf("an end of %s before that of %s", y.Container, c.Name)}
+	r := c.Last()
+	stops, told := s.StoppedBefore(c.Name, y)
+	switch {
+	case r != nil && r.Finished.Known():
+		if y.Last.Compare(r.Finished) == evidence.Before {
+			return f, false
+		}
+		f.Sentence = fmt.Sprintf("shutdown race: %s ended while %s still called it", c.Name, y.Container)
+		f.Evidence = []evidence.Quote{s.Quote(r.Finished, "%s ended: %s", c.Name, facts.ExitText(*r)), y.Quote}
+		if !y.To.Known() || y.Presumed || y.Last.Compare(r.Finished) != evidence.After {
+			f.Confidence = result.Likely
+		}
+	case told && y.To.Known():
+		f.Sentence = fmt.Sprintf("shutdown race: %s was told to stop, and took no new calls, while %s still called it", c.Name, y.Container)
+		f.Confidence, f.Evidence = result.Likely, append(stops, y.Quote)
+	default:
+		return f, false
+	}
+	s.remedy(&f, remedies.Stop, c.Name, y.Container, y.To.Port)
+	return f, true
 }
 
 // listening describes where the siblings of a caller listen, by their declared ports.

@@ -27,6 +27,7 @@ type siblingCall struct {
 	serves  *evidence.Container // the container that is set to listen there; nil: none is
 	run     *evidence.Run       // its last run that started before the call; nil: none did, or that is not known
 	deleted bool                // the pod is being deleted
+	up      bool                // its log says that it listened before the call
 }
 
 // siblingCauses has the remedies for calls to the own pod; the first that fits counts. The order of the containers is a
@@ -56,6 +57,8 @@ var siblingCauses = []siblingCause{
 func (s *subject) sibling(f *result.Finding, y calls.Call) {
 	c := &siblingCall{Call: y, serves: s.listensAt(y), deleted: s.Deleted()}
 	if c.serves != nil {
+		said, _ := s.ListensAt(c.serves.Name, y.To.Port)
+		c.up = said.At.Compare(y.At) == evidence.Before
 		for i, r := range c.serves.Runs {
 			if r.Started.Compare(y.At) == evidence.Before || !y.At.Known() && s.before(r, y) {
 				c.run = &c.serves.Runs[i]
@@ -93,7 +96,7 @@ func (c *siblingCall) failed() bool {
 // early reports whether the call came before the sibling could listen: it had not started, or only just.
 func (c *siblingCall) early() bool {
 	if c.run == nil {
-		return true
+		return !c.up
 	}
 	_, most, ok := c.At.Since(c.run.Started)
 	return !ok || most < facts.Settled
@@ -142,7 +145,8 @@ func (s *subject) listensAt(y calls.Call) *evidence.Container {
 		if c == s.Proxy && slices.Contains(s.upstreamPorts(), port) {
 			return c
 		}
-		if y.To.Network == doctor.Unix && facts.ListensIn(spec, y.To.Host) || y.To.Port > 0 && slices.Contains(facts.PortsOf(spec), port) {
+		_, says := s.ListensAt(c.Name, y.To.Port)
+		if says || y.To.Network == doctor.Unix && facts.ListensIn(spec, y.To.Host) || y.To.Port > 0 && slices.Contains(facts.PortsOf(spec), port) {
 			return c
 		}
 	}

@@ -74,6 +74,14 @@ func (c Calls) By(container string, ways ...Failure) (out []Call) {
 	return out
 }
 
+// Quotes returns the lines of the failed calls.
+func (c Calls) Quotes() (out []evidence.Quote) {
+	for _, y := range c {
+		out = append(out, y.Quote)
+	}
+	return out
+}
+
 // A Reading has what the logs of a pod's containers say about calls.
 type Reading struct {
 	Calls     Calls

@@ -19,6 +19,17 @@ type Listen struct {
 	Quote     evidence.Quote
 }
 
+// ListensAt returns the first line by which a container says that it listens on a port, and false if it has none, or if
+// the port is 0.
+func (r *Reading) ListensAt(container string, port uint16) (evidence.Quote, bool) {
+	for _, l := range r.Listens {
+		if port > 0 && l.Container == container && slices.Contains(l.Ports, int(port)) {
+			return l.Quote, true
+		}
+	}
+	return evidence.Quote{}, false
+}
+
 // listening matches lines by which servers in the usual languages say that they listen.
 var listening = evidence.Pattern{
 	Name: "listens",

@@ -12,6 +12,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/why"
 )
 
 // A rowMeaning is a row of the table of the STATUS that kubectl get pods prints. It stands for one container or for the
@@ -31,20 +32,21 @@ var rowMeanings = []rowMeaning{
 	{"OOMKilled", "out-of-memory", result.Likely, "a container ran out of memory"},
 	{"Pending", "not-scheduled", result.Possible, "no container of the pod runs: perhaps it has no node"},
 	{"Unknown", "node-lost", result.Likely, "the pod's node does not answer"},
+	{"Terminating", states.NotKnown, result.Possible, "the pod is being deleted (Terminating), and the line does not say how its containers end"},
 }
 
 // healthyRows are the STATUS of pods that have no fault.
-var healthyRows = map[string]bool{"Completed": true, "Succeeded": true, "Terminating": true}
+var healthyRows = map[string]bool{"Completed": true, "Succeeded": true}
 
 // Row returns the diagnosis of a pod of which there is nothing but a line of kubectl get pods.
 func Row(p *evidence.Pod) result.Report {
 	r, line := result.Report{Version: result.Version, Pod: p.Name()}, p.Row
-	in := ""
-	if p.Object.Namespace != "" {
-		in = " -n " + p.Object.Namespace
-	}
 	r.Missing = []string{"everything but the line of kubectl get pods: it does not say which container it means, nor why"}
-	r.Decide = fmt.Sprintf("kubectl describe pod%s %s", in, p.Object.Name)
+	unread := unreadLogs(p)
+	for _, log := range unread {
+		r.Missing = append(r.Missing, log+": it is not used")
+	}
+	r.Decide = describe(p)
 	status := strings.TrimPrefix(line.Status, "Init:")
 	m := rowMeaning{status: status, code: states.NotKnown, confidence: result.Possible, sentence: fmt.Sprintf("%d of its %d containers are ready (%s)", line.Ready, line.Of, line.Status)}
 	fromStates := false
@@ -54,20 +56,46 @@ func Row(p *evidence.Pod) result.Report {
 			m = rowMeaning{status, s.Code, result.Likely, cmp.Or(strings.ReplaceAll(s.Sentence, "{c}", "a container"), "the image of a container cannot be pulled")}
 		}
 	}
+	inTable := false
 	for _, known := range rowMeanings {
 		if known.status == status {
-			m = known
+			m, inTable = known, true
 		}
 	}
-	switch {
-	case healthyRows[status], status == "Running" && line.Ready == line.Of:
+	switch well := healthyRows[status] || status == "Running" && line.Ready == line.Of; {
+	case well && len(unread) == 0:
 		r.Verdict, r.Sentence, r.Decide = result.Nothing, "nothing is wrong as far as a line of kubectl get pods shows", ""
 		return r
-	case m.code == states.NotKnown && line.Age > 0 && line.Age < facts.Young:
+	case well:
+		m.sentence = fmt.Sprintf("the line looks well (%s), and a log beside it was not read (%s)", line.Status, strings.Join(unread[:min(len(unread), 3)], ", "))
+	case m.code == states.NotKnown && !inTable && line.Age > 0 && line.Age < facts.Young:
 		r.Verdict, r.Sentence = result.Starting, "the pod is starting: "+m.sentence
 		return r
 	}
-	sentence := m.sentence
+	return suspect(p, r, m)
+}
+
+// describe returns the command that shows more of a pod than its line.
+func describe(p *evidence.Pod) string {
+	if p.Object.Namespace != "" {
+		return fmt.Sprintf("kubectl describe pod -n %s %s", p.Object.Namespace, p.Object.Name)
+	}
+	return "kubectl describe pod " + p.Object.Name
+}
+
+// unreadLogs returns the files beside the line that look like logs of the pod and were not read.
+func unreadLogs(p *evidence.Pod) (out []string) {
+	for _, m := range p.Missing {
+		if m.Kind == evidence.FromLog {
+			out = append(out, m.What)
+		}
+	}
+	return out
+}
+
+// suspect completes a report with the finding about a line.
+func suspect(p *evidence.Pod, r result.Report, m rowMeaning) result.Report {
+	line, sentence := p.Row, m.sentence
 	if line.Restarts > 0 {
 		sentence += fmt.Sprintf(", after %d restarts", line.Restarts)
 	}
@@ -75,7 +103,7 @@ func Row(p *evidence.Pod) result.Report {
 		Code: m.code, Confidence: m.confidence, Sentence: sentence,
 		Evidence: []evidence.Quote{{Source: p.Source, Text: fmt.Sprintf("READY %d/%d, STATUS %s, RESTARTS %d", line.Ready, line.Of, line.Status, line.Restarts)}},
 		Disproof: "the description of the pod",
-		Remedy:   finding.Remedy{Sentence: "see what the pod's description and the logs of its containers say", Command: r.Decide},
+		Remedy:   finding.Remedy{Sentence: "see what the pod's description and the logs of its containers say", Command: describe(p)},
 	}
 	r.Verdict, r.Findings = result.Found, []result.Finding{f}
 	r.Sentence = sentence
@@ -83,4 +111,41 @@ func Row(p *evidence.Pod) result.Report {
 		r.Verdict, r.Sentence = result.Undecided, sentence+"; why is not in the evidence: give the description of the pod and its logs"
 	}
 	return r
+}
+
+// WithLogs completes the diagnosis of a pod of which only the line and logs are known. What the logs say decides, but it
+// is not certain: the line does not say which containers the pod has, nor which of its runs a log is of. If the logs say
+// nothing, the line does; and it is not well if a log says an error. A cause that needs to know what the pod does not have
+// is left open where the line counts more containers than have a log.
+func WithLogs(p *evidence.Pod, r *result.Report, told []evidence.Told, failed []evidence.Quote) {
+	row := Row(p)
+	r.Missing = append(row.Missing[:1:1], r.Missing...)
+	all := len(p.Containers) >= p.Row.Of // else another container may be the one that was called, or a proxy
+	if r.Verdict == result.Found && (all || r.Findings[0].Code == "shutdown-race") {
+		for i := range r.Findings {
+			if f := &r.Findings[i]; f.Confidence == result.Certain {
+				f.Confidence = result.Likely
+			}
+		}
+		return
+	}
+	r.Verdict, r.Sentence, r.Findings, r.Decide = row.Verdict, row.Sentence, row.Findings, row.Decide
+	ends := len(row.Findings) > 0 && row.Findings[0].Code == "app-crash" && len(failed) == 0 // a failed call may be the reason, or not
+	for _, t := range told {
+		failed = append(failed, t.Quotes...)
+	}
+	switch {
+	case ends && len(told) == 1: // the line says that a container ends, and a log why
+		f := &r.Findings[0]
+		f.Container, f.Confidence, f.Sentence = told[0].Container, result.Likely, fmt.Sprintf("%s ended by itself: %s", told[0].Container, told[0].Text)
+		f.Evidence, f.Disproof = append(f.Evidence, told[0].Quotes...), "a failed call, or a signal from outside, just before its end"
+		f.Remedy = finding.Remedy{Sentence: cmp.Or(why.Remedy(told[0].Text), "correct what its log names")}
+		r.Verdict, r.Sentence, r.Decide = result.Found, f.Sentence, ""
+	case len(failed) > 0 && row.Verdict.Well():
+		said := suspect(p, row, rowMeaning{code: states.NotKnown, confidence: result.Possible, sentence: fmt.Sprintf("the line looks well (%s), and a log says: %s", p.Row.Status, failed[0].Text)})
+		r.Verdict, r.Sentence, r.Findings, r.Decide = said.Verdict, said.Sentence, said.Findings, said.Findings[0].Remedy.Command
+		r.Findings[0].Evidence = append(r.Findings[0].Evidence, failed[:min(len(failed), 3)]...)
+	case len(failed) > 0 && len(r.Findings) > 0:
+		r.Findings[0].Evidence = append(r.Findings[0].Evidence, failed[:min(len(failed), 3)]...)
+	}
 }

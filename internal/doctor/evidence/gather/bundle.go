@@ -125,9 +125,10 @@ func (b *bundle) finish(ctx context.Context) (pods []*evidence.Pod, unused []evi
 		m.pod.Missing = append(m.pod.Missing, m.Missing)
 	}
 	for _, p := range pods {
-		p.Settle(ctx)
-		noteMissing(p)
-		noteOmitted(p)
+		if p.Settle(ctx); p.Row == nil { // of which the line says that all else is missing
+			noteMissing(p)
+			noteOmitted(p)
+		}
 	}
 	return pods, b.left
 }
@@ -255,7 +256,7 @@ func (b *bundle) giveLog(l placedLog) {
 		for _, m := range found {
 			names = append(names, m.pod.Name())
 		}
-		b.unused(l.Source, "pods %s have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder", strings.Join(names, ", "))
+		b.notRead(l, "pods %s have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder", strings.Join(names, ", "))
 	case strings.Contains(l.base, "access") && len(candidates) == 1: // Envoy's access log is not used, and needs no note
 	default:
 		var names []string
@@ -266,7 +267,11 @@ func (b *bundle) giveLog(l placedLog) {
 				}
 			}
 		}
-		b.unused(l.Source, "it is not named after a container of a pod beside it, as CONTAINER.log or CONTAINER.previous.log (%s)", strings.Join(names, ", "))
+		if len(names) == 0 {
+			b.notRead(l, "the evidence does not say of which pod and container it is: name it POD_CONTAINER.log")
+			return
+		}
+		b.notRead(l, "it is not named after a container of a pod beside it, as CONTAINER.log or CONTAINER.previous.log (%s)", strings.Join(names, ", "))
 	}
 }
 
@@ -328,7 +333,7 @@ func give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 	default:
 		l.Log.Run = c.Restarts
 	}
-	if l.Log.Run < 0 && l.run < 0 && l.previous {
+	if l.Log.Run < 0 && l.run < 0 && l.previous && c.Restarts >= 0 {
 		if l.empty { // must-gather creates both files for each container
 			return
 		}

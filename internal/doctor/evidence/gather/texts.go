@@ -22,8 +22,12 @@ type placedText struct {
 	from   evidence.Source
 	folder string
 	name   name
-	log    int // index in logs
+	log    int    // index in logs
+	begin  []byte // the first bytes of the text
 }
+
+// mostBegin is the number of bytes of a text in which containers are looked for by their names.
+const mostBegin = 64 << 10
 
 // text reads what kubectl printed for people.
 func (r *reader) text(in io.Reader, open opener, folder string, from evidence.Source) {
@@ -40,7 +44,7 @@ func (r *reader) text(in io.Reader, open opener, folder string, from evidence.So
 	r.addLog(open, folder, from, 0, -1)
 	if !t.Empty() {
 		r.held += int64(4 * len(data))
-		r.texts = append(r.texts, placedText{t, from, folder, nameOf(from.File), len(r.logs) - 1})
+		r.texts = append(r.texts, placedText{t, from, folder, nameOf(from.File), len(r.logs) - 1, data[:min(len(data), mostBegin)]})
 	}
 }
 
@@ -86,6 +90,13 @@ func (b *bundle) addTexts() {
 	b.addRows(gone)
 	at := -1
 	b.logs = slices.DeleteFunc(b.logs, func(placedLog) bool { at++; return gone[at] })
+	b.looseLogs(func(p *evidence.Pod) []byte {
+		i := slices.IndexFunc(b.texts, func(t placedText) bool { return t.from.File == p.Source.File })
+		if i < 0 {
+			return nil
+		}
+		return b.texts[i].begin
+	})
 }
 
 // describedObject adds a pod or a workload. A pod whose object is there too keeps that, which shows more.
