@@ -107,6 +107,7 @@ func probeFails(s *subject) (out []result.Finding) {
 			Remedy:   finding.Remedy{Sentence: "make the probe's request in the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
 		}
 		s.answered(&f, app, "readiness")
+		s.unheard(&f, app.Name)
 		if spec := s.Spec(app.Name); s.Proxy != nil && s.Capture.None == "" && spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec == nil && s.cut(q) {
 			f.Code = "probe-blocked-by-proxy"
 			f.Sentence = fmt.Sprintf("the readiness probe of %s goes through %s, which blocks it: the kubelet has no certificate", app.Name, s.Proxy.Name)

@@ -27,6 +27,8 @@ const (
 	again      = `restartCount: 1, ready: true, state: {running: {startedAt: "2026-03-02T10:05:02Z"}}, lastState: {terminated: {exitCode: 137, reason: Error, startedAt: "2026-03-02T10:00:02Z", finishedAt: "2026-03-02T10:05:00Z"}}`
 	captured   = `initContainers: [{name: istio-init, image: i, args: [istio-iptables, -p, "15001", -z, "15006", -u, "1337", -m, REDIRECT, -i, "*", -x, "10.1.0.0/16", -b, "*", -d, "15090"]}], `
 	killing    = "kind: Event\nmetadata: {name: k}\nreason: Killing\nmessage: 'Container app failed liveness probe, will be again'\ninvolvedObject: {kind: Pod, namespace: shop, name: web, fieldPath: 'spec.containers{app}'}\nlastTimestamp: \"2026-03-02T10:04:59Z\"\n"
+	asks       = "2026-03-02T10:00:09Z aggressive probe error (failed 9 times): dial tcp 127.0.0.1:8080: connect: connection refused\n"
+	answers503 = "kind: Event\nmetadata: {name: k}\nreason: Unhealthy\nmessage: 'Readiness probe failed: HTTP probe failed with statuscode: 503'\ninvolvedObject: {kind: Pod, namespace: shop, name: web, fieldPath: 'spec.containers{side}'}\nlastTimestamp: \"2026-03-02T10:04:59Z\"\n"
 	loop       = `command: [sh, -c, "while true; do date; sleep 5; done"]`
 )
 
@@ -70,6 +72,24 @@ func TestLimitsOfRules(t *testing.T) {
 			smallPod{spec: once + "activeDeadlineSeconds: 9000, ", status: "phase: Failed, reason: DeadlineExceeded", appIs: over, side: loop, sideIs: atDeadline}, "found deadline-exceeded certain", "!ran on"},
 		"work that ran until the deadline did not crash": {
 			smallPod{spec: once, status: "phase: Failed, reason: DeadlineExceeded", appIs: killed, side: loop, sideIs: killed}, "found deadline-exceeded certain", ""},
+		"a helper that asks on another port": {
+			smallPod{status: "phase: Running", app: "ports: [{containerPort: 8080}]", appIs: runs, sideIs: unwell, files: map[string]string{"events.yaml": answers503, "side.log": asks, "app.log": "2026-03-02T10:00:03Z listening on 127.0.0.1:5000\n"}}, "found probe-fails likely", "side is not ready, since it asks app on port 8080, where nothing listens; by its log, app listens on 5000"},
+		"a helper that asks, by its environment, on another port": {
+			smallPod{status: "phase: Running", appIs: runs, side: "env: [{name: SERVING_READINESS_PROBE, value: '{\"httpGet\":{\"port\":8080}}'}]", sideIs: unwell, files: map[string]string{"events.yaml": answers503, "app.log": "2026-03-02T10:00:03Z listening on :5000\n"}}, "found probe-fails likely", "app listens on 5000"},
+		"a helper that asks where the log says nothing": {
+			smallPod{status: "phase: Running", appIs: runs, sideIs: unwell, files: map[string]string{"events.yaml": answers503, "side.log": asks, "app.log": "2026-03-02T10:00:03Z starting\n"}}, "found probe-fails likely", "it asks app on port 8080, where nothing listens"},
+		"a helper that asked before the container listened": {
+			smallPod{status: "phase: Running", appIs: runs, sideIs: unwell, files: map[string]string{"events.yaml": answers503, "side.log": asks, "app.log": "2026-03-02T10:00:13Z listening on :8080\n"}}, "found probe-fails likely", "!where nothing listens"},
+		"a helper that asks nothing": {
+			smallPod{status: "phase: Running", appIs: runs, sideIs: unwell, files: map[string]string{"events.yaml": answers503, "app.log": "2026-03-02T10:00:03Z listening on :5000\n"}}, "found probe-fails likely", "!it asks app"},
+		"a socket in a volume that is not mounted": {
+			smallPod{status: "phase: Running", app: "env: [{name: SOCK, value: /run/a/app.sock}]", appIs: failed, side: "volumeMounts: [{name: socks, mountPath: /run/a}]", sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:04:59.100Z FATAL dial unix: no such file or directory\n"}}, "found app-crash likely", "SOCK names /run/a/app.sock, which is not in it: it does not mount volume socks, which side mounts at /run/a"},
+		"a socket in a volume that is mounted": {
+			smallPod{status: "phase: Running", app: "env: [{name: SOCK, value: /run/a/app.sock}], volumeMounts: [{name: socks, mountPath: /run/a/}]", appIs: failed, side: "volumeMounts: [{name: socks, mountPath: /run/a}]", sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:04:59.100Z FATAL dial unix: no such file or directory\n"}}, "found app-crash likely", "!not mount"},
+		"another file than the socket is missing": {
+			smallPod{status: "phase: Running", app: "env: [{name: SOCK, value: /run/a/app.sock}]", appIs: failed, side: "volumeMounts: [{name: socks, mountPath: /run/a}]", sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:04:59.100Z FATAL open /etc/app.conf: no such file or directory\n"}}, "found app-crash likely", "!not mount"},
+		"a socket beside a volume": {
+			smallPod{status: "phase: Running", app: "env: [{name: SOCK, value: /run/ab/app.sock}]", appIs: failed, side: "volumeMounts: [{name: socks, mountPath: /run/a}]", sideIs: runs, files: map[string]string{"app.previous.log": "2026-03-02T10:04:59.100Z FATAL dial unix: no such file or directory\n"}}, "found app-crash likely", "!not mount"},
 		"an endless loop holds a Job": {
 			smallPod{spec: once, status: "phase: Running", appIs: over, side: loop, sideIs: runs}, "found job-never-ends certain", "side runs on"},
 		"a helper that had not ended before the call": {

@@ -22,7 +22,7 @@ func (s *subject) portTaken(f *result.Finding, c *evidence.Container, told evide
 	if port == 0 {
 		return
 	}
-	whose, of := s.declares(port, c.Name), "a port that it declares"
+	whose, of := s.Declares(port, c.Name), "a port that it declares"
 	if s.Proxy != nil && c != s.Proxy {
 		if known := facts.ListensFor(s.Proxy.Name, port); known != "" {
 			whose, of = s.Proxy.Name, known
@@ -40,31 +40,6 @@ func (s *subject) portTaken(f *result.Finding, c *evidence.Container, told evide
 	}
 }
 
-// declares returns another container that declares a port, the proxy first; empty: none does.
-func (s *subject) declares(port int, but string) string {
-	declaring := func(name string) bool {
-		spec := s.Spec(name)
-		if spec == nil || name == but {
-			return false
-		}
-		for _, p := range spec.Ports {
-			if int(p.ContainerPort) == port {
-				return true
-			}
-		}
-		return false
-	}
-	if s.Proxy != nil && declaring(s.Proxy.Name) {
-		return s.Proxy.Name
-	}
-	for _, c := range s.Containers {
-		if declaring(c.Name) {
-			return c.Name
-		}
-	}
-	return ""
-}
-
 var absolute = regexp.MustCompile(`/[^\s;,?&'"()]+`)
 
 // otherSocket adds to the finding about a container that did not find a file that another container listens on a unix
@@ -73,6 +48,10 @@ func (s *subject) otherSocket(f *result.Finding, container string, told evidence
 	spec := s.Spec(container)
 	if spec == nil || !strings.Contains(strings.ToLower(told.Text), "no such file") {
 		return
+	}
+	if m, is := s.NotMounted(spec); is && strings.HasPrefix(absolute.FindString(told.Text)+m.File, m.File) {
+		f.Sentence = fmt.Sprintf("%s ended by itself: %s names %s, which is not in it: it does not mount volume %s, which %s mounts at %s (%s)", container, m.Variable, m.File, m.Volume, m.By, m.At, told.Text)
+		f.Remedy.Sentence = fmt.Sprintf("mount volume %s at %s in %s too", m.Volume, m.At, container)
 	}
 	for _, l := range s.Listens {
 		if l.Container == container || l.Path == "" {

@@ -46,6 +46,23 @@ func (s *subject) answered(f *result.Finding, c *evidence.Container, kind string
 	}
 }
 
+// unheard changes the finding about a helper that is not ready to one about the container that it asks, and which does
+// not listen there.
+func (s *subject) unheard(f *result.Finding, helper string) {
+	u, is := s.Asks(helper)
+	if !is {
+		return
+	}
+	f.Sentence = fmt.Sprintf("%s is not ready, since it asks %s on port %d, where nothing listens", helper, u.Container, u.Port)
+	f.Remedy.Sentence = fmt.Sprintf("see whether %s listens on port %d", u.Container, u.Port)
+	f.Evidence = append(f.Evidence, u.Quotes...)
+	if u.At != "" {
+		f.Container = u.Container
+		f.Sentence += fmt.Sprintf("; by its log, %s listens on %s", u.Container, u.At)
+		f.Remedy.Sentence = fmt.Sprintf("let %s listen on port %d (in Knative, $PORT has it), or set its containerPort to %s", u.Container, u.Port, u.At)
+	}
+}
+
 // elsewhere changes a finding about a probe to whose port nothing listened, if the application's log says that it
 // listens on others, or only on the loopback address.
 func (s *subject) elsewhere(f *result.Finding, container, port string) {
@@ -105,7 +122,7 @@ func (s *subject) asksElsewhere(f *result.Finding, container string, kinds ...st
 		}
 		port, path := states.Probed("", probe, spec)
 		n, _ := strconv.Atoi(port)
-		if strings.HasPrefix(path, "/app-health/") || s.declares(n, container) != "" || s.Proxy != nil && facts.ListensFor(s.Proxy.Name, n) != "" {
+		if strings.HasPrefix(path, "/app-health/") || s.Declares(n, container) != "" || s.Proxy != nil && facts.ListensFor(s.Proxy.Name, n) != "" {
 			continue
 		}
 		if at, quote, _ := s.listensBeside(container, port); at != "" {

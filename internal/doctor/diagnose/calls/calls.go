@@ -87,9 +87,19 @@ type Reading struct {
 	Calls     Calls
 	Successes []Success
 	Listens   []Listen
+	Asked     []Asked // the last refusal for each port
 	Tails     []Tail
 	Reasons   []evidence.Told    // what logs say about the ends of their runs
 	Unread    []evidence.Missing // logs that could not be read to their end
+}
+
+// An Asked is a line in which a helper says that a port of its own pod, where it asks whether another container is up,
+// refused it.
+type Asked struct {
+	Container string
+	Run       int
+	Port      uint16
+	Quote     evidence.Quote
 }
 
 // A Success is a line that says that something worked.
@@ -144,6 +154,11 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 				switch h.Pattern {
 				case successes.Name:
 					out.Successes = append(out.Successes, Success{c.Name, l.Run, timeOf(p, c, l, h.Line.Likely), l.Quote(h.Line, secrets)})
+				case string(Refused):
+					if d := destinationOf(h); d.Loopback() && isProbe.Match(h.Line.Text) {
+						out.Asked = slices.DeleteFunc(out.Asked, func(a Asked) bool { return a.Container == c.Name && a.Run == l.Run && a.Port == d.Port })
+						out.Asked = append(out.Asked, Asked{c.Name, l.Run, d.Port, l.Quote(h.Line, secrets)})
+					}
 				case listening.Name:
 					ports, local := portsOf(h.Line.Text)
 					out.Listens = append(out.Listens, Listen{c.Name, l.Run, ports, pathOf(h.Line.Text), local, l.Quote(h.Line, secrets)})

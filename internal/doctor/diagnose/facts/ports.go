@@ -144,3 +144,28 @@ func ListensIn(spec *corev1.Container, socket string) bool {
 		return len(at) > 1 && (folder == at || strings.HasPrefix(folder, at+"/"))
 	})
 }
+
+// Declares returns another container that declares a port, the proxy first; empty: none does.
+func (p *Pod) Declares(port int, but string) string {
+	declaring := func(name string) bool {
+		spec := p.Spec(name)
+		if spec == nil || name == but {
+			return false
+		}
+		for _, q := range spec.Ports {
+			if int(q.ContainerPort) == port {
+				return true
+			}
+		}
+		return false
+	}
+	if p.Proxy != nil && declaring(p.Proxy.Name) {
+		return p.Proxy.Name
+	}
+	for _, c := range p.Containers {
+		if declaring(c.Name) {
+			return c.Name
+		}
+	}
+	return ""
+}
