@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"time"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/doctor"
@@ -196,6 +197,11 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 			first[k] = n - 1
 			continue
 		}
+		if n := len(c); n > 0 && c[n-1].Container == by.Name && c[n-1].Run == l.Run && c[n-1].saidSo(k.failure, k.to, h.Line) {
+			c[n-1].Failure, c[n-1].Quote = k.failure, l.Quote(h.Line, secrets)
+			first[k] = n - 1
+			continue
+		}
 		var variable *evidence.Quote
 		if !k.to.Known() {
 			if k.to, variable, presumed = presume(p, by.Name, found, h, secrets); k.to.Loopback() && throughProxy(k.failure) {
@@ -248,6 +254,14 @@ func (c *Call) sameAs(to doctor.Destination, line int) bool {
 		return true
 	}
 	return false
+}
+
+// saidSo reports whether a refusal is the cause of a call that a line just before says to have timed out: the stack trace
+// of the same failure has it. Wrappers call any failure to connect a time-out, as Spring's "Connect Timeout Exception".
+func (c *Call) saidSo(f Failure, to doctor.Destination, line evidence.Line) bool {
+	const few = 12 // lines from the wrapper's own to the causes of the trace
+	least, most, ok := line.Likely.Since(c.Last)
+	return c.Failure == TimedOut && f == Refused && c.More == 0 && to.Known() && to == c.To && line.Continues && line.Number-c.Quote.Source.Line <= few && ok && least <= time.Second && most <= 2*time.Second
 }
 
 // healthPorts are the ports at which proxies of meshes say whether they are ready: Istio and Outrider,
