@@ -24,8 +24,8 @@ func (p *Pod) Logs(container string, run int) string {
 	return args
 }
 
-// IsPrevious reports whether kubectl has the log of a run by its flag --previous. It has none by it of a container that
-// never restarted. Of one that waits for its restart it is the log of the last run, whose number is that of the restarts.
+// IsPrevious reports whether kubectl has the log of a run by its flag --previous. A container that never
+// restarted has none. While a container waits for its restart, the flag returns the log of the last run.
 // Source: validateContainerLogStatus in pkg/kubelet/kubelet_pods.go of Kubernetes 1.34.
 func IsPrevious(c *evidence.Container, run int) bool {
 	return c != nil && c.Restarts > 0 && (run < c.Restarts || c.Waiting != nil)

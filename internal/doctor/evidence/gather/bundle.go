@@ -360,6 +360,9 @@ func give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 func noteMissing(p *evidence.Pod) {
 	for _, c := range p.Containers {
 		for _, r := range c.Runs {
+			if c.Waiting != nil && r.Number < c.Restarts {
+				continue // its last run is the previous one: the kubelet keeps no log of an earlier one
+			}
 			kind, what := evidence.FromLog, logOf(c.Name, false)
 			if r.Number < c.Restarts {
 				kind, what = evidence.FromPreviousLog, logOf(c.Name, true)
