@@ -3,6 +3,10 @@ package diagnose
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"outrider.dev/internal/doctor/diagnose/result"
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // An advice is a pod with what the first finding says is to be done.
@@ -67,7 +71,7 @@ func TestWhichLogIsToBeSeen(t *testing.T) {
 	})
 }
 
-// What comes in place of a pod, and where it is changed, is up to the object that made it.
+// The object that made a pod decides whether another one comes, and where the pod is changed.
 func TestAdviceFitsTheOwner(t *testing.T) {
 	const (
 		spec      = "containers: [{name: web}]"
@@ -116,4 +120,49 @@ func TestWhatRefused(t *testing.T) {
 		"the server of names is silent":  {spec: spec, status: statusWith("", "web", waits), files: log("ERROR getaddrinfo EAI_AGAIN db.shop"), code: "name-not-resolved", does: "DNS answered then"},
 		"a proxy that has no part in it": {spec: proxied, meta: ", annotations: {traffic.sidecar.istio.io/excludeOutboundPorts: '5432'}", status: statusWith(isReady, "web", restarted, "istio-proxy", running), files: refused("10.2.3.4:5432"), code: "dependency-down", does: "check whether 10.2.3.4:5432 runs"},
 	})
+}
+
+// The previous log of a container that waits is of its last run: it is not missing beside that.
+func TestThePreviousLogOfAWaitingContainer(t *testing.T) {
+	started := `{"kind": "Event", "apiVersion": "v1", "metadata": {"name": "e", "namespace": "shop"}, "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "web-1", "fieldPath": "spec.containers{web}"}, "reason": "Started", "message": "Started container", "source": {"component": "kubelet"}, "count": 4, "firstTimestamp": "2026-03-02T12:50:10Z", "lastTimestamp": "2026-03-02T13:00:10Z"}`
+	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: shop}\nspec: {containers: [{name: web}]}\nstatus: {" + statusWith("", "web", strings.Replace(waits, "restartCount: 3", "restartCount: 1", 1)) + "}\n"
+	started = strings.Replace(started, `"count": 4`, `"count": 2`, 1)
+	for _, m := range diagnoseFiles(t, map[string]string{"pod.yaml": pod, "events.json": started, "web.previous.log": "2026-03-02T13:00:11.500Z ERROR no colour\n"}).Missing {
+		if strings.Contains(m, "log of container web") {
+			t.Error(m)
+		}
+	}
+	if m := diagnoseFiles(t, map[string]string{"pod.yaml": pod, "events.json": started}).Missing; !strings.Contains(strings.Join(m, "\n"), "log of container web") {
+		t.Error("the log of the last run is missing, and that is not said: ", m)
+	}
+}
+
+// That the times of a log have no zone is said where it matters alone, and such a time is none in UTC.
+func TestZonesThatMatter(t *testing.T) {
+	long := strings.Replace(running, "13:00:10Z", "01:00:10Z", 1) // until the events, twelve hours later
+	const (
+		lines = "2026-03-02 07:30:00 WARN dial tcp 10.2.3.4:5432: connect: connection refused\n"
+		quiet = "2026-03-02 07:30:00 INFO serving\n"
+	)
+	for name, c := range map[string]struct {
+		status, log string
+		notes       bool
+	}{
+		"nothing is wrong":            {statusWith(isReady, "web", long), quiet, false},
+		"a finding quotes its time":   {statusWith(isReady, "web", long), lines, true},
+		"its times are of no finding": {statusWith(isReady, "web", long, "other", strings.Replace(waits, "exitCode: 1", "exitCode: 137, message: x", 1)), quiet, false},
+	} {
+		spec := "containers: [{name: web}, {name: other}]"
+		if !strings.Contains(c.status, "other") {
+			spec = "containers: [{name: web}]"
+		}
+		r := diagnoseFiles(t, map[string]string{"pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1}\nspec: {" + spec + "}\nstatus: {phase: Running, " + c.status + "}\n", "web.log": c.log})
+		if got := strings.Contains(strings.Join(r.Notes, "\n"), "zones fit"); got != c.notes {
+			t.Errorf("%s: %v, notes %q", name, r.Sentence, r.Notes)
+		}
+	}
+	at := evidence.Time{At: time.Date(2026, 3, 2, 7, 30, 0, 0, time.UTC), Error: time.Millisecond, Clock: "log web.log"}
+	if got := result.Instant(at); got != "07:30:00.000 (zone not known)" {
+		t.Error(got)
+	}
 }

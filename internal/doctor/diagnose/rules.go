@@ -78,6 +78,9 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 		r.Missing = append(r.Missing, fmt.Sprintf("%s: %s", m.What, m.Why))
 	}
 	for _, n := range s.Notes {
+		if n.Zone != "" && !history.ZoneMatters(s.Container(n.Zone), r.Verdict, r.Findings) {
+			continue
+		}
 		r.Notes = append(r.Notes, fmt.Sprintf("%s (%s)", n.Text, n.Source.Place()))
 	}
 	if p.Row != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // logIn returns a log whose run began and ended at these seconds after 13:16:20 UTC.
@@ -98,6 +99,51 @@ func TestZones(t *testing.T) {
 			l, p := placedLogIn(t, tt.log, tt.began, tt.ended)
 			if l.Zone.Known != tt.known || !strings.Contains(l.Zone.Why, tt.why) || tt.known == (len(p.Notes) > 0) || l.Zone.HasLikely != (tt.likely >= 0) || l.Zone.HasLikely && l.Zone.Likely != tt.likely {
 				t.Errorf("%+v, notes %v", l.Zone, p.Notes)
+			}
+		})
+	}
+}
+
+// If several zones fit, the one counts that the environment sets, unless the log begins with its run in another one.
+func TestDeclaredZone(t *testing.T) {
+	if _, err := time.LoadLocation("Asia/Shanghai"); err != nil {
+		t.Skip("this machine has no time zones: ", err)
+	}
+	const of, later = "2026-11-24 21:16:22 x", "2026-11-24 22:16:22 x"
+	java := corev1.Container{Env: []corev1.EnvVar{{Name: "TZ", Value: "UTC"}, {Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g -Duser.timezone=Asia/Shanghai"}}}
+	tz := func(zone string) corev1.Container {
+		return corev1.Container{Env: []corev1.EnvVar{{Name: "TZ", Value: zone}}}
+	}
+	for name, tt := range map[string]struct {
+		log   string
+		spec  corev1.Container
+		known bool
+		why   string
+	}{
+		"it fits":                            {of, tz("Asia/Shanghai"), true, "TZ=Asia/Shanghai in its environment"},
+		"with a colon":                       {of, tz(":Asia/Shanghai"), true, "TZ=Asia/Shanghai"},
+		"of Java":                            {of, java, true, "-Duser.timezone=Asia/Shanghai"},
+		"it does not fit":                    {of, tz("America/New_York"), false, "zones fit"},
+		"the log begins in another one":      {later, tz("Asia/Shanghai"), false, "zones fit"},
+		"no zone of this name":               {of, tz("Middle/Earth"), false, "zones fit"},
+		"the zone of the machine is none":    {of, tz("Local"), false, "zones fit"},
+		"times without a date in a long run": {"21:16:22.100 x", tz("Asia/Shanghai"), false, "zones fit"},
+		"none":                               {of, corev1.Container{}, false, "zones fit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := logIn(tt.log, 0, 2*3600)
+			if strings.HasPrefix(tt.log, "21:") {
+				l = logIn(tt.log, 0, 48*3600)
+			}
+			tt.spec.Name = "app"
+			started := Time{At: l.from, Error: time.Second, Clock: NodeClock}
+			p := &Pod{
+				Object:     &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{tt.spec}}},
+				Containers: []*Container{{Name: "app", Logs: []*Log{l}, Runs: []Run{{Started: started, Finished: Time{At: l.to.Add(-time.Second), Error: time.Second}}}}},
+			}
+			p.place(t.Context())
+			if l.Zone.Known != tt.known || !strings.Contains(l.Zone.Why, tt.why) || tt.known && l.Zone.Offset != 8*time.Hour {
+				t.Errorf("%+v", l.Zone)
 			}
 		})
 	}

@@ -34,18 +34,26 @@ func (p *Pod) Settle(ctx context.Context) {
 
 // place finds the zone of each container's logs: the only offset from UTC for which each log lies within its run. All
 // runs of a container have the same zone, so a short run, which fewer offsets fit, also determines the zone of a long
-// one.
+// one. If several fit, the zone that the container's environment sets counts, unless another one places the beginning of
+// a log at that of its run: an image without the time zones writes UTC whatever is set. A zone alone does not place
+// times without a date in a run of days.
 func (p *Pod) place(ctx context.Context) {
 	for _, c := range p.Containers {
 		var fits []time.Duration
 		var likely Zone
-		tried := 0
+		tried, until, dated := 0, time.Time{}, true
 		for _, l := range c.Logs {
 			l.window(c.Run(l.Run), p.Taken)
+			for _, t := range []time.Time{l.from, l.to} {
+				if t.After(until) {
+					until = t
+				}
+			}
 			first, last, ok := l.ends(ctx)
 			if !ok || l.from.IsZero() {
 				continue
 			}
+			dated = dated && (!first.NoDate || !l.to.IsZero() && l.to.Sub(l.from) < 24*time.Hour)
 			found := timestamp.Fits(first, last, l.from, l.to, maxSlack)
 			for _, offset := range found {
 				if late := first.Instant(offset, l.from.Add(-maxSlack)).Sub(l.from); late <= time.Minute {
@@ -58,19 +66,22 @@ func (p *Pod) place(ctx context.Context) {
 				fits = slices.DeleteFunc(fits, func(o time.Duration) bool { return !slices.Contains(found, o) })
 			}
 		}
+		declared, setting, isDeclared := p.declaredZone(c.Name, until)
 		switch {
 		case tried == 0:
 			continue
+		case len(fits) > 1 && isDeclared && dated && slices.Contains(fits, declared) && (!likely.HasLikely || likely.Likely == declared):
+			c.Zone = Zone{Offset: declared, Known: true, Why: setting + " in its environment"}
 		case len(fits) == 1:
 			c.Zone = Zone{Offset: fits[0], Known: true, Why: "the only one that fits its run"}
 		case len(fits) == 0:
 			c.Zone = Zone{Why: "no zone fits its run: it is the log of another container or run, or a clock is off"}
-			p.Notes = append(p.Notes, Note{c.Logs[0].Source, fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
+			p.Notes = append(p.Notes, Note{Source: c.Logs[0].Source, Text: fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
 		default:
 			c.Zone = likely
 			c.Zone.Why = fmt.Sprintf("%d zones fit its run", len(fits))
 			c.Zone.HasLikely = likely.HasLikely && slices.Contains(fits, likely.Likely)
-			p.Notes = append(p.Notes, Note{c.Logs[0].Source, fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
+			p.Notes = append(p.Notes, Note{Source: c.Logs[0].Source, Zone: c.Name, Text: fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
 		}
 		for _, l := range c.Logs {
 			l.Zone = c.Zone

@@ -136,6 +136,7 @@ type Missing struct {
 type Note struct {
 	Source Source
 	Text   string
+	Zone   string // the container of whose logs the zone is not known, if the note is about that
 }
 
 // Ephemeral is the kind of a container that kubectl debug adds. Package startup defines the other kinds.

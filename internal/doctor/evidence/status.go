@@ -97,7 +97,7 @@ func (p *Pod) FromEvents() {
 // contradictions notes times that cannot all be true.
 func (p *Pod) contradictions() {
 	note := func(from Source, format string, args ...any) {
-		p.Notes = append(p.Notes, Note{from, fmt.Sprintf(format, args...)})
+		p.Notes = append(p.Notes, Note{Source: from, Text: fmt.Sprintf(format, args...)})
 	}
 	created := p.Skew.Place(Second(p.Object.CreationTimestamp.Time, APIClock))
 	for _, c := range p.Containers {

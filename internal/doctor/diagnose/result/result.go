@@ -97,11 +97,13 @@ func (f Finding) Tried() string {
 }
 
 // Instant formats a time with the precision that its error allows. An unknown time becomes the word "that", as in
-// "before that".
+// "before that". A time of a zone that is not known is no time in UTC.
 func Instant(t evidence.Time) string {
 	switch {
 	case !t.Known():
 		return "that"
+	case t.Clock != evidence.NodeClock && t.Clock != evidence.APIClock && t.Clock != "":
+		return t.At.UTC().Format("15:04:05.000") + " (zone not known)"
 	case t.Error >= 2e9:
 		return fmt.Sprintf("%s (to within %s)", t.At.UTC().Format("15:04:05Z"), t.Error.Round(1e9))
 	case t.Error >= 1e9:

@@ -74,7 +74,7 @@ var Waiting = []Meaning{
 	{Reason: "CreateContainerError", Code: "container-not-created", Sentence: "{c} cannot be created", Remedy: seeMessage},
 	{Reason: "PreCreateHookError", Code: "container-not-created", Sentence: "{c} cannot be created: a hook of the kubelet failed", Remedy: seeMessage},
 	{Reason: "PreStartHookError", Code: "container-not-created", Sentence: "{c} cannot be started: a hook of the kubelet failed", Remedy: seeMessage},
-	{Reason: "PostStartHookError", Code: "container-not-created", Sentence: "{c} is ended, since its postStart hook failed", Remedy: "see why the command of its postStart hook fails"},
+	{Reason: "PostStartHookError", Code: "container-not-created", Sentence: "{c} is ended, since its postStart hook failed", Remedy: "correct what the command of its postStart hook says, at the end of the message"},
 	{Reason: "RunContainerError", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
 	{Reason: "RunInitContainerError", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
 	{Reason: "KillContainerError", Code: "container-not-created", Sentence: "{c} cannot be ended, and so not be started again", Remedy: "see the container runtime of the node"},
