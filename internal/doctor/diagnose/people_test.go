@@ -203,3 +203,22 @@ func TestRowWithLogs(t *testing.T) {
 		})
 	}
 }
+
+// A line of kubectl get nodes is quoted where it matters, and a table of which nothing is read is named as such.
+func TestNodesBeside(t *testing.T) {
+	const head = "NAME   STATUS   ROLES    AGE   VERSION\n"
+	pod := "kind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {nodeName: n1, containers: [{name: app}]}\nstatus:\n  " + strings.ReplaceAll("containerStatuses: [{name: app, restartCount: 1, state: {running: {startedAt: \"2026-11-24T13:16:36Z\"}}, lastState: {terminated: {exitCode: 1, startedAt: \"2026-11-24T13:16:22Z\", finishedAt: \"2026-11-24T13:16:23Z\"}}}]\n", "\n", "\n  ")
+	for row, want := range map[string]string{
+		"n1     Ready    <none>   70s   v1.34.1": "node n1 is Ready, and was 1 min 10 s old", "n1     NotReady    <none>   9d   v1.34.1": "node n1 is NotReady", "n1     Ready    <none>   9d   v1.34.1": "", "n2     Ready    <none>   70s   v1.34.1": "",
+	} {
+		folder := folderOf(t, map[string]string{"pod.yaml": pod, "nodes.txt": head + row + "\n", "svc.txt": "NAME   TYPE        CLUSTER-IP   AGE\nweb    ClusterIP   10.0.0.1     3h\n"})
+		set, err := gather.Read(t.Context(), gather.Options{}, folder)
+		if err != nil || len(set.Unused) != 1 || !strings.HasPrefix(set.Unused[0].Why, "a table of kubectl get") {
+			t.Errorf("%+v, %v", set.Unused, err)
+		}
+		q := diagnoseFolder(t, folder).Findings[0].Evidence
+		if got := q[len(q)-1].Text; want != "" && !strings.HasPrefix(got, want) || want == "" && strings.Contains(got, "node n") {
+			t.Errorf("%s: %s", row, got)
+		}
+	}
+}

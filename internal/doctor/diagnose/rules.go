@@ -62,6 +62,9 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 		r.Findings = slowStart(s, r.Start)
 	}
 	s.conclude(&r)
+	if q, matters := s.NodeThen(); matters && len(r.Findings) > 0 {
+		r.Findings[0].Evidence = append(r.Findings[0].Evidence, q)
+	}
 	for i := range r.Findings { // each says what to do
 		do := &r.Findings[i].Remedy
 		do.Sentence = cmp.Or(do.Sentence, "see the conditions, the states and the events of the pod")

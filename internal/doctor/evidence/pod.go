@@ -22,6 +22,7 @@ const (
 	FromPreviousLog Kind = "previous log"
 	FromEvent       Kind = "event"
 	FromOwner       Kind = "owner"
+	FromNode        Kind = "node"
 	FromJournal     Kind = "startup journal"
 )
 
@@ -83,8 +84,9 @@ type Pod struct {
 	Skew       Skew
 	Missing    []Missing
 	Notes      []Note
-	Omitted    Omitted // what the evidence leaves out of Object
-	Row        *Row    // all that is known, if the evidence has only a line of kubectl get pods; Containers is empty then
+	Omitted    Omitted  // what the evidence leaves out of Object
+	Row        *Row     // all that is known, if the evidence has only a line of kubectl get pods; Containers has those with a log then
+	Node       *NodeRow // the line of kubectl get nodes of the pod's node; nil: there is none
 }
 
 // Omitted says which fields of a pod's object are not in the evidence. An empty field of these is not known: a person
@@ -105,6 +107,13 @@ type Row struct {
 	Status              string
 	Ready, Of, Restarts int
 	Age                 time.Duration
+}
+
+// A NodeRow is a line of kubectl get nodes: the status and the age of a node when it was written.
+type NodeRow struct {
+	Status string // Ready, NotReady or Unknown, perhaps with ",SchedulingDisabled"
+	Age    time.Duration
+	Source Source
 }
 
 // Name returns NAMESPACE/NAME.

@@ -149,6 +149,20 @@ func (p *Pod) RanAt(at evidence.Time) *evidence.Container {
 	return nil
 }
 
+// NodeThen quotes the line of kubectl get nodes about the pod's node, and reports whether it matters: the node is young,
+// so that its own parts may not be up yet, or it is not ready.
+func (p *Pod) NodeThen() (evidence.Quote, bool) {
+	n := p.Node
+	if n == nil {
+		return evidence.Quote{}, false
+	}
+	text := fmt.Sprintf("node %s is %s", p.Object.Spec.NodeName, n.Status)
+	if n.Age < Young {
+		text += fmt.Sprintf(", and was %s old when that was asked", Duration(n.Age))
+	}
+	return evidence.Quote{Source: n.Source, Text: text}, n.Age < Young || !strings.HasPrefix(n.Status, "Ready")
+}
+
 // Quote returns a quote whose source is the pod's object.
 func (p *Pod) Quote(at evidence.Time, format string, args ...any) evidence.Quote {
 	return evidence.Quote{Source: p.Source, At: at, Text: fmt.Sprintf(format, args...)}

@@ -196,3 +196,16 @@ func (r *reader) rows() {
 			Age: age(c["age"]), Line: r.at + 1})
 	}
 }
+
+// nodes reads a table of nodes, from its head on.
+func (r *reader) nodes() {
+	head := headOf(r.lines[r.at])
+	for r.at++; r.at < len(r.lines) && len(r.out.Nodes) < mostRows; r.at++ {
+		c := head.cells(r.lines[r.at])
+		old := age(c["age"])
+		if c["name"] == "" || strings.Contains(c["name"], " ") || old.Error == 0 || !strings.HasSuffix(strings.Split(c["status"], ",")[0], "Ready") && c["status"] != "Unknown" {
+			return
+		}
+		r.out.Nodes = append(r.out.Nodes, Node{c["name"], c["status"], old, r.at + 1})
+	}
+}

@@ -16,10 +16,11 @@ type Text struct {
 	Objects []Object // what kubectl describe printed
 	Events  []Event  // of kubectl get events
 	Pods    []Row    // of kubectl get pods
+	Nodes   []Node   // of kubectl get nodes
 }
 
 // Empty reports whether nothing was read.
-func (t Text) Empty() bool { return len(t.Objects)+len(t.Events)+len(t.Pods) == 0 }
+func (t Text) Empty() bool { return len(t.Objects)+len(t.Events)+len(t.Pods)+len(t.Nodes) == 0 }
 
 // An Object is a pod, or a workload.
 type Object struct {
@@ -59,6 +60,13 @@ type Row struct {
 	Line                    int
 }
 
+// A Node is a line of kubectl get nodes.
+type Node struct {
+	Name, Status string
+	Age          Age
+	Line         int
+}
+
 // Limits of a text.
 const (
 	mostObjects = 2000
@@ -70,7 +78,7 @@ const (
 
 // Is reports whether a text looks like one that this package reads.
 func Is(head []byte) bool {
-	return named.Match(head) && inNamespace.Match(head) || hasUnits.Match(head) && hasState.Match(head) || eventsHead.Match(head) || rowsHead.Match(head)
+	return named.Match(head) && inNamespace.Match(head) || hasUnits.Match(head) && hasState.Match(head) || eventsHead.Match(head) || rowsHead.Match(head) || nodesHead.Match(head)
 }
 
 const quoted = `(?m)^((?:[ \t]*>)*[ \t]*)`
@@ -83,6 +91,7 @@ var (
 	hasState    = regexp.MustCompile(quoted + `(?:Last )?State:[ \t]+(?:Running|Waiting|Terminated)`)
 	eventsHead  = regexp.MustCompile(quoted + `(?:(?:NAMESPACE|LAST SEEN|FIRST SEEN)[ \t]+.*REASON[ \t].*MESSAGE|Type[ \t]+Reason[ \t]+Age[ \t]+From[ \t]+Message|FirstSeen[ \t]+LastSeen[ \t]+Count)`)
 	rowsHead    = regexp.MustCompile(quoted + `(?:NAMESPACE[ \t]+)?NAME[ \t]+READY[ \t]+STATUS[ \t]+RESTARTS[ \t]+AGE`)
+	nodesHead   = regexp.MustCompile(quoted + `NAME[ \t]+STATUS[ \t]+ROLES[ \t]+AGE[ \t]+VERSION`)
 	outside     = regexp.MustCompile("^[ \t>]*(?:```|~~~)") // a fence of Markdown
 )
 
@@ -127,6 +136,10 @@ func (r *reader) step() {
 	case rowsHead.MatchString(line):
 		r.end()
 		r.rows()
+		return
+	case nodesHead.MatchString(line):
+		r.end()
+		r.nodes()
 		return
 	case eventsHead.MatchString(line):
 		events := r.events()

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -295,6 +296,9 @@ func (r *reader) ofReport(base string, head []byte, in io.Reader, from evidence.
 	return true
 }
 
+// otherTable matches the head of a table of kubectl get of which nothing is read.
+var otherTable = regexp.MustCompile(`^\s*(?:NAMESPACE[ \t]+)?NAME[ \t]{2,}(?:[A-Z][-A-Z() ]*[ \t]{2,})*AGE\b`)
+
 // noLog returns the reason why a file is not a log, or an empty string if it may be one.
 func noLog(head []byte, end string) string {
 	switch {
@@ -304,6 +308,8 @@ func noLog(head []byte, end string) string {
 		return "a zip is not read: pack its files with tar"
 	case slices.Contains(archiveEnds, end):
 		return "it is no archive of tar or gzip, or one without files"
+	case otherTable.Match(head):
+		return "a table of kubectl get: only those of pods, nodes and events are read"
 	case !slices.Contains(logEnds, end):
 		return fmt.Sprintf("%s is neither the name of objects (%s) nor of a log (.log, .txt, .out)", end, strings.Join(objectEnds, ", "))
 	}

@@ -88,6 +88,7 @@ func (b *bundle) addTexts() {
 		}
 	}
 	b.addRows(gone)
+	b.addNodes(gone)
 	at := -1
 	b.logs = slices.DeleteFunc(b.logs, func(placedLog) bool { at++; return gone[at] })
 	b.looseLogs(func(p *evidence.Pod) []byte {
@@ -209,6 +210,19 @@ func (b *bundle) addRows(of map[int]bool) {
 		p := &evidence.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}, Source: evidence.Source{Kind: evidence.FromPod, File: r.from.File, Line: r.Line},
 			Omitted: evidence.Omitted{Meta: true, Spec: true, Hooks: true}, Row: &evidence.Row{Status: r.Status, Ready: r.Ready, Of: r.Of, Restarts: r.Restarts, Age: r.Age.Least}}
 		b.pod(r.folder, p)
+	}
+}
+
+// addNodes gives the pods the lines of kubectl get nodes about their nodes.
+func (b *bundle) addNodes(of map[int]bool) {
+	for _, t := range b.texts {
+		for _, n := range t.Nodes {
+			for _, p := range b.pods {
+				if of[t.log] && p.Object.Spec.NodeName == n.Name {
+					p.Node = &evidence.NodeRow{Status: n.Status, Age: n.Age.Least, Source: evidence.Source{Kind: evidence.FromNode, File: t.from.File, Line: n.Line}}
+				}
+			}
+		}
 	}
 }
 
