@@ -93,6 +93,9 @@ func probeFails(s *subject) (out []result.Finding) {
 				q = append(q, s.QuoteEvent(e, e.Last, e.Message))
 			}
 		}
+		if s.yetToListen(app, q) {
+			continue
+		}
 		if len(q) == 0 {
 			f := result.Finding{Code: "probe-fails", Container: app.Name, Confidence: result.Likely, Sentence: app.Name + " runs and is not ready", Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s is not ready", app.Name)}}
 			if s.asksElsewhere(&f, app.Name, "startup", "readiness") {

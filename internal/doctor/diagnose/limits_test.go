@@ -59,6 +59,9 @@ func TestLimitsOfRules(t *testing.T) {
 	hook := func(extra string) map[string]string {
 		return map[string]string{"events.yaml": "kind: Event\nmetadata: {name: e}\nreason: FailedPostStartHook\nmessage: 'PostStartHook failed'\nsource: {component: kubelet}\ninvolvedObject: {kind: Pod, namespace: shop, name: web, fieldPath: 'spec.containers{app}'}\nlastTimestamp: \"2026-03-02T10:04:00Z\"\n" + extra}
 	}
+	notReady := func(why string) string {
+		return "kind: Event\nmetadata: {name: e}\nreason: Unhealthy\nmessage: 'Readiness probe failed: " + why + "'\nsource: {component: kubelet}\ninvolvedObject: {kind: Pod, namespace: shop, name: web, fieldPath: 'spec.containers{app}'}\nlastTimestamp: \"2026-03-02T10:00:40Z\"\n"
+	}
 	for name, c := range map[string]struct {
 		pod  smallPod
 		want string // verdict, code and confidence
@@ -162,11 +165,21 @@ func TestLimitsOfRules(t *testing.T) {
 			smallPod{status: "phase: Running", appIs: twice, name: "daprd", sideIs: `ready: true, restartCount: 2, state: {running: {startedAt: "2026-03-02T10:00:20Z"}}`, files: map[string]string{"app.previous.log": deadline}}, "", "!listened there"},
 		"a deadline elsewhere": {
 			smallPod{status: "phase: Running", appIs: twice, name: "daprd", sideIs: `ready: true, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:20Z"}}`, files: map[string]string{"app.previous.log": strings.ReplaceAll(deadline, "127.0.0.1", "10.1.2.3")}}, "", "!listened there"},
+		"a deadline at an address that a line before names": {
+			smallPod{status: "phase: Running", appIs: twice, name: "daprd", sideIs: `ready: true, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:20Z"}}`, files: map[string]string{"app.previous.log": "client initializing for: 127.0.0.1:50001\nFATAL context deadline exceeded\n"}}, "found sibling-down likely", "called its own pod at 127.0.0.1:50001 before daprd listened there"},
+		"a deadline after a line about its own address": {
+			smallPod{status: "phase: Running", appIs: twice, name: "daprd", sideIs: `ready: true, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:20Z"}}`, files: map[string]string{"app.previous.log": "client API listening on 127.0.0.1:50001\nexporter 127.0.0.1:50001\nFATAL context deadline exceeded\n"}}, "found app-crash likely", "deadline exceeded"},
 
 		"a sibling that starts up": {
 			smallPod{status: "phase: Running", appIs: runs, side: "ports: [{containerPort: 8080}], startupProbe: {httpGet: {port: 8080}, failureThreshold: 60}", sideIs: startsUpYet, files: map[string]string{"app.log": upstream}}, "starting", "the pod is starting: side is not ready"},
 		"a sibling that starts up, by its readiness probe": {
 			smallPod{status: "phase: Running", appIs: runs, side: "ports: [{containerPort: 8080}], readinessProbe: {httpGet: {port: 8080}}", sideIs: startsUpYet, files: map[string]string{"app.log": upstream}}, "starting", "the pod is starting: side is not ready"},
+		"a readiness probe of a container that starts up": {
+			smallPod{status: "phase: Running", app: "readinessProbe: {httpGet: {port: 8080}}", appIs: startsUpYet, sideIs: runs, files: map[string]string{"events.yaml": notReady("dial tcp 10.4.66.31:8080: connect: connection refused")}}, "starting", "the pod is starting: app is not ready"},
+		"an answer to a readiness probe": {
+			smallPod{status: "phase: Running", app: "readinessProbe: {httpGet: {port: 8080}}", appIs: startsUpYet, sideIs: runs, files: map[string]string{"events.yaml": notReady("HTTP probe failed with statuscode: 404")}}, "found probe-fails likely", "404"},
+		"a readiness probe of a container that listens elsewhere": {
+			smallPod{status: "phase: Running", app: "readinessProbe: {httpGet: {port: 8080}}", appIs: startsUpYet, sideIs: runs, files: map[string]string{"events.yaml": notReady("dial tcp 10.4.66.31:8080: connect: connection refused"), "app.log": "2026-03-02T10:00:03Z listening on :9090\n"}}, "found probe-fails likely", "app listens on 9090"},
 		"a sibling that is not ready for long": {
 			smallPod{status: "phase: Running", appIs: runs, side: "ports: [{containerPort: 8080}], readinessProbe: {httpGet: {port: 8080}}", sideIs: startsUpYet, files: map[string]string{"app.log": strings.ReplaceAll(upstream, "10:00:30", "10:20:30")}}, "found sibling-down certain", "where no container listened"},
 		"a sibling that starts up, whose caller has ended": {

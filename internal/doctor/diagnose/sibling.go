@@ -85,16 +85,19 @@ func beforeSibling(s *subject, y calls.Call) bool {
 // startsUp reports whether a call of a pod in which nothing ended went to a container of its own that has not started up
 // yet, so that it is no fault: its probe says so, and its log does not say that it listens elsewhere.
 func startsUp(s *subject, y calls.Call) bool {
+	if y.Failure != calls.Refused && y.Failure != calls.TimedOut || y.To.Known() && !y.To.Loopback() {
+		return false
+	}
 	c := s.listensAt(y)
 	if !y.To.Known() {
 		c = s.notYetUp(y)
-	} else if !y.To.Loopback() {
-		return false
 	}
-	age, known := s.Age()
-	return c != nil && s.StartsUp(c.Name, !known || age >= facts.Young) && !slices.ContainsFunc(s.Listens, func(l calls.Listen) bool {
-		return l.Container == c.Name && len(l.Ports) > 0 && !slices.Contains(l.Ports, int(y.To.Port))
-	})
+	return c != nil && s.Starts(c.Name, y.To.Port)
+}
+
+// yetToListen reports whether readiness probes failed only since a container that starts up does not listen at all yet.
+func (s *subject) yetToListen(c *evidence.Container, probes []evidence.Quote) bool {
+	return len(probes) > 0 && s.Starts(c.Name, 0) && !slices.ContainsFunc(probes, func(q evidence.Quote) bool { return !strings.Contains(q.Text, "connection refused") })
 }
 
 // siblingStopped finds calls that failed in a pod in deletion because a helper had ended before its caller.

@@ -175,5 +175,14 @@ var successes = evidence.Pattern{
 	},
 }
 
-// addresses match lines with a URL.
-var addresses = evidence.Pattern{Name: "address", Any: []string{"://"}}
+// addresses match lines with a URL, or about a client of an address of the pod itself.
+var addresses = evidence.Pattern{Name: "address", Any: []string{"://", "127.0.0.1:", "localhost:"}, Only: func(line []byte) bool {
+	begin := line[:min(len(line), 512)]
+	return bytes.Contains(line, []byte("://")) || client.Match(begin) && !serves.Match(begin)
+}}
+
+var (
+	client = regexp.MustCompile(`(?i)\bclient\b|\bconnect(?:ing)?\b|\bdial(?:l?ing)?\b|\b(?:waiting|wait) for\b|\bcalling\b`)
+	// serves matches words about the address of the program itself, or about its own clients.
+	serves = regexp.MustCompile(`(?i)listen|\bserv(?:e|er|es|ing)\b|\bstarted\b|\bbound?\b|\brunning\b|\baccept|\bfrom client`)
+)

@@ -206,6 +206,14 @@ func (c *Case) Explained(container string, r evidence.Run) bool {
 		slices.ContainsFunc(c.Calls.Of(container, r.Number), func(y calls.Call) bool { return c.GotOver(y) == nil })
 }
 
+// Starts reports whether a container starts up, and does not say in its log that it listens, but elsewhere than at a port.
+func (c *Case) Starts(container string, port uint16) bool {
+	age, known := c.Age()
+	return c.StartsUp(container, !known || age >= facts.Young) && !slices.ContainsFunc(c.Listens, func(l calls.Listen) bool {
+		return l.Container == container && len(l.Ports) > 0 && !slices.Contains(l.Ports, int(port))
+	})
+}
+
 // LastLines returns the last lines of the log of a run, n at most.
 func (c *Case) LastLines(container string, run, n int) []evidence.Quote {
 	for _, t := range c.Tails {
