@@ -85,12 +85,14 @@ func beforeSibling(s *subject, y calls.Call) bool {
 // startsUp reports whether a call of a pod in which nothing ended went to a container of its own that has not started up
 // yet, so that it is no fault: its probe says so, and its log does not say that it listens elsewhere.
 func startsUp(s *subject, y calls.Call) bool {
-	if y.Failure != calls.Refused && y.Failure != calls.TimedOut || y.To.Known() && !y.To.Loopback() {
+	if y.Failure != calls.Refused && y.Failure != calls.TimedOut {
 		return false
 	}
 	c := s.listensAt(y)
 	if !y.To.Known() {
 		c = s.notYetUp(y)
+	} else if !y.To.Loopback() {
+		return false
 	}
 	return c != nil && s.Starts(c.Name, y.To.Port)
 }
