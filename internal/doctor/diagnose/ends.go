@@ -72,7 +72,7 @@ func outOfMemory(s *subject) (out []result.Finding) {
 				Sentence: fmt.Sprintf("%s ran out of memory", c.Name),
 				Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: OOMKilled, exit code %d", c.Name, r.Number, *r.Exit)},
 				Disproof: "a message of the kernel that another process of the pod was the one killed",
-				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or find out what uses it", c.Name, s.memoryLimit(c.Name))},
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or find out what uses it", c.Name, s.MemoryLimit(c.Name))},
 			})
 			break
 		}
@@ -152,7 +152,7 @@ func ownCrash(s *subject) (out []result.Finding) {
 			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || skipped(r) || s.Deleted() || s.endedAtDeadline(&r) || s.Explained(app.Name, r) {
 				continue
 			}
-			if m, _ := states.Find(states.Terminated, r.Reason, r.Message); m.Code != "" || s.endedByHook(app.Name, r) {
+			if m, _ := states.Find(states.Terminated, r.Reason, r.Message); m.Code != "" || s.EndedByHook(app.Name, r) {
 				continue // it never ran, its node lost it, or the kubelet ended it
 			}
 			f := s.crash(app, r)

@@ -13,12 +13,12 @@ import (
 
 // nodeLost finds pods whose node stopped to answer, by the events of the controllers that watch nodes.
 func nodeLost(s *subject) []result.Finding {
-	lost, notReady := s.lastEvent("", "NodeNotReady")
-	taint, marked := s.lastEvent("", "TaintManagerEviction")
+	lost, notReady := s.LastEvent("", "NodeNotReady")
+	taint, marked := s.LastEvent("", "TaintManagerEviction")
 	if strings.HasPrefix(taint.Message, "Cancel") {
 		marked = false
 	}
-	if !notReady && (!marked || s.disrupted()) || notReady && s.answersAgain(lost) {
+	if !notReady && (!marked || s.Disrupted()) || notReady && s.answersAgain(lost) {
 		return nil
 	}
 	node := s.Object.Spec.NodeName
@@ -47,16 +47,6 @@ func (s *subject) toBeGone() []evidence.Quote {
 		return nil
 	}
 	return []evidence.Quote{s.Quote(evidence.Second(s.Object.DeletionTimestamp.Time, evidence.APIClock), "the pod is to be gone by then")}
-}
-
-// disrupted reports whether the status itself says why the pod is removed.
-func (s *subject) disrupted() bool {
-	for _, c := range s.Object.Status.Conditions {
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
-			return true
-		}
-	}
-	return false
 }
 
 // answersAgain reports whether the node's kubelet reported something of the pod after an event, or the pod became ready.

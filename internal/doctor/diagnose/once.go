@@ -18,7 +18,7 @@ import (
 // jobDoesNotEnd finds pods that should end (restartPolicy Never or OnFailure), but one of whose helpers still runs
 // after all other containers have completed, or had to be ended by the pod's deadline.
 func jobDoesNotEnd(s *subject) []result.Finding {
-	if !s.shouldEnd() || s.Deleted() && !s.deadlinePassed() {
+	if !s.ShouldEnd() || s.Deleted() && !s.DeadlinePassed() {
 		return nil
 	}
 	var holder *evidence.Container
@@ -66,18 +66,12 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 	return []result.Finding{f}
 }
 
-// deadlinePassed reports whether the deadline of the pod, or of its Job, has passed.
-func (s *subject) deadlinePassed() bool {
-	const reason = "DeadlineExceeded"
-	return s.Object.Status.Reason == reason || slices.ContainsFunc(s.Events, func(e evidence.Event) bool { return e.Reason == reason })
-}
-
 // endedAtDeadline reports whether a run ended since the deadline of the pod, or of its Job, had passed: by a signal, or
 // not before that time.
 func (s *subject) endedAtDeadline(r *evidence.Run) bool {
 	start, limit := s.Object.Status.StartTime, s.Object.Spec.ActiveDeadlineSeconds
-	if !s.deadlinePassed() || r.Signal != 0 || start == nil || limit == nil {
-		return r.Signal != 0 && s.deadlinePassed()
+	if !s.DeadlinePassed() || r.Signal != 0 || start == nil || limit == nil {
+		return r.Signal != 0 && s.DeadlinePassed()
 	}
 	return r.Finished.Known() && r.Finished.At.Unix() >= start.Unix()+*limit
 }

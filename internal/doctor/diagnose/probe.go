@@ -15,8 +15,8 @@ import (
 
 // answered adds what a probe of a container got to the finding about it: in its sentence, its evidence and its remedy.
 func (s *subject) answered(f *result.Finding, c *evidence.Container, kind string) {
-	text := s.probeText(c.Name, kind)
-	q, said := s.probedByAgent(c.Name)
+	text := s.ProbeText(c.Name, kind)
+	q, said := s.ProbedByAgent(c.Name)
 	if said { // the kubelet sees only the agent's answer
 		text = q.Text
 		f.Evidence = append(f.Evidence, q)
@@ -131,26 +131,4 @@ func (s *subject) asksElsewhere(f *result.Finding, container string, kinds ...st
 		}
 	}
 	return false
-}
-
-// probeText returns the message of the last event about a failed probe of a container; empty: there is none.
-func (s *subject) probeText(container, kind string) (text string) {
-	for _, e := range s.Events {
-		if e.Container == container && e.Reason == "Unhealthy" && strings.HasPrefix(strings.ToLower(e.Message), kind) {
-			text = s.Show([]byte(e.Message))
-		}
-	}
-	return text
-}
-
-// probedByAgent returns the last line in which the agent of the proxy says what a probe of a container got that it asked.
-func (s *subject) probedByAgent(container string) (quote evidence.Quote, said bool) {
-	for _, v := range s.Serving {
-		for _, q := range s.Said.In(v.Number, facts.ProbeFailed) {
-			if strings.Contains(q.Text, "/app-health/"+container+"/") {
-				quote, said = q, true
-			}
-		}
-	}
-	return quote, said
 }

@@ -41,7 +41,7 @@ func proxyDied(s *subject) (out []result.Finding) {
 		if v.Reason == "OOMKilled" {
 			f.Code = "proxy-out-of-memory"
 			f.Sentence = fmt.Sprintf("%s ran out of memory while %s ran", s.Proxy.Name, app.Name)
-			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or limit the configuration that it gets", s.Proxy.Name, s.memoryLimit(s.Proxy.Name))}
+			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or limit the configuration that it gets", s.Proxy.Name, s.MemoryLimit(s.Proxy.Name))}
 		}
 		f.Evidence = append(f.Evidence, crash...)
 		s.proxySays(&f, v.Run)

@@ -3,8 +3,6 @@ package diagnose
 import (
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/remedies"
@@ -25,16 +23,10 @@ func (s *subject) wait(f *result.Finding, app *evidence.Container, y calls.Call,
 // startPurpose returns the purpose of a remedy for the start of an application: in a pod that should end, the proxy has
 // to end too.
 func (s *subject) startPurpose() remedies.Purpose {
-	if s.shouldEnd() {
+	if s.ShouldEnd() {
 		return remedies.JobStart
 	}
 	return remedies.Start
-}
-
-// shouldEnd reports whether the pod does a work that ends.
-func (s *subject) shouldEnd() bool {
-	policy := s.Object.Spec.RestartPolicy
-	return policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure
 }
 
 // remedy adds a remedy to a finding that changes the order of a proxy, or of another container that serves the
@@ -45,7 +37,7 @@ func (s *subject) remedy(f *result.Finding, p remedies.Purpose, proxy, app strin
 	if spec := s.Spec(proxy); spec != nil {
 		image = spec.Image
 	}
-	a := remedies.Of(remedies.Case{Purpose: p, Pod: s.Object, Owners: s.Owners, Proxy: proxy, Image: image, App: app, Port: port, Works: s.shouldEnd() && s.Works(app)})
+	a := remedies.Of(remedies.Case{Purpose: p, Pod: s.Object, Owners: s.Owners, Proxy: proxy, Image: image, App: app, Port: port, Works: s.ShouldEnd() && s.Works(app)})
 	f.Remedy = finding.Remedy{Sentence: a.Sentence}
 	if a.Command != "" {
 		f.Remedy.Command = s.kubectl("%s", a.Command)
@@ -82,16 +74,4 @@ func (s *subject) ownerKind() string {
 		return strings.ToLower(s.Owners[0].Kind)
 	}
 	return "pod"
-}
-
-func (s *subject) memoryLimit(container string) string {
-	if c := s.Spec(container); c != nil {
-		if m, has := c.Resources.Limits["memory"]; has {
-			return m.String()
-		}
-	}
-	if s.Omitted.Spec {
-		return "it is not in the evidence"
-	}
-	return "none is set: the node's"
 }

@@ -64,8 +64,8 @@ func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (res
 		f.Sentence = fmt.Sprintf("shutdown race: %s was told to stop, and took no new calls, while %s still made some", s.Proxy.Name, app)
 	}
 	for _, c := range []string{s.Proxy.Name, app} {
-		if e, failed := s.lastEvent(c, "FailedPreStopHook"); failed {
-			f.Sentence += fmt.Sprintf("; the preStop hook of %s failed (%s)", c, s.hookSays(e))
+		if e, failed := s.LastEvent(c, "FailedPreStopHook"); failed {
+			f.Sentence += fmt.Sprintf("; the preStop hook of %s failed (%s)", c, s.HookSays(e))
 			f.Evidence = append(f.Evidence, s.QuoteEvent(e, e.Last, "FailedPreStopHook: "+e.Message))
 		}
 	}

@@ -43,7 +43,7 @@ func containerState(s *subject) (out []result.Finding) {
 	ended := len(podEnded(s)) > 0
 	for _, c := range s.Containers {
 		if w := c.Waiting; w != nil && w.Reason != "" {
-			message := cmp.Or(w.Message, s.lastMessage(c.Name, "Failed"))
+			message := cmp.Or(w.Message, s.LastMessage(c.Name, "Failed"))
 			switch m, known := states.Find(states.Waiting, w.Reason, message); {
 			case m.Code == "image-missing":
 				out = append(out, s.noImage(c, m))
@@ -121,16 +121,6 @@ func (s *subject) unknown(container, reason, message string) result.Finding {
 	f := s.stateOf(states.Meaning{Code: states.NotKnown, Sentence: fmt.Sprintf("%s is in a state that is not known here: %s", cmp.Or(container, "the pod"), reason)}, container, reason, message)
 	f.Confidence = result.Likely
 	return f
-}
-
-// lastMessage returns the message of the last event with a reason about a container; empty: there is none.
-func (s *subject) lastMessage(container, reason string) (message string) {
-	for _, e := range s.Events {
-		if e.Container == container && e.Reason == reason {
-			message = strings.TrimPrefix(e.Message, "Error: ")
-		}
-	}
-	return message
 }
 
 // endedOtherwise finds containers that ended with a status other than 0 and of which no other rule says anything.
