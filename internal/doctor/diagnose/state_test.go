@@ -122,7 +122,7 @@ func TestGateSaysWhy(t *testing.T) {
 	}
 }
 
-// What the status of a pod says of its end explains how its containers ended. Without that, it is not known.
+// The status of a pod explains how its containers ended, if it says why the pod did. Without that, it is not known.
 func TestEndOfAPodExplainsItsContainers(t *testing.T) {
 	const lost = `containerStatuses: [{name: app, state: {terminated: {exitCode: 137, reason: ContainerStatusUnknown, message: "could not be located"}}}]`
 	for status, want := range map[string]string{

@@ -105,7 +105,7 @@ func TestOmitted(t *testing.T) {
 	}
 }
 
-// What only checks the rules of another writer is known by its arguments or, without any, by its name.
+// A container that only checks the rules of another writer is known by its arguments or, without any, by its name.
 func TestOnlyChecks(t *testing.T) {
 	for _, c := range []struct {
 		of   corev1.Container

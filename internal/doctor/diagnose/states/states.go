@@ -45,7 +45,7 @@ const (
 	freeNode    = "{again}; for this one see what the node had left (kubectl describe node)"
 )
 
-// What the kubelet's message about an eviction has, and what to do. Source: pkg/kubelet/eviction.
+// Resources in the kubelet's message about an eviction, and what to do. Source: pkg/kubelet/eviction.
 var (
 	ofDisk   = []string{"ephemeral-storage", "ephemeral local storage", "emptydir", "inodes", "nodefs", "imagefs"}
 	ofMemory = []string{"resource: memory"}
