@@ -73,7 +73,7 @@ func TestCluster(t *testing.T) {
 	}
 	before := look(t)
 	c := up(t, o)
-	spaces := namespaces(t, c)
+	spaces, release := namespaces(t, c)
 	// Other suites test the functions of a cluster. This test only checks that nothing of a pod is left.
 	for _, args := range [][]string{{"run", "app", "--image=" + cluster.BaseImage, "--", "sleep", "1h"}, {"wait", "--for=condition=Ready", "pod/app", "--timeout=5m"}} {
 		if out, err := c.Enter(t.Context(), "kubectl", args...).CombinedOutput(); err != nil {
@@ -98,6 +98,7 @@ func TestCluster(t *testing.T) {
 	if left := processes(spaces); left != nil {
 		t.Errorf("still run:\n%s", strings.Join(left, "\n"))
 	}
+	release()
 	wantNoProcessNaming(t, o.Dir)
 	before.wantNothingLeft(t)
 	if _, err := cluster.Open(o.Dir); !errors.Is(err, cluster.ErrDown) {

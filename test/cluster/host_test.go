@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,18 +80,31 @@ func (h host) wantNothingLeft(t *testing.T) {
 	t.Errorf("left on the machine:\n%s", strings.Join(left, "\n"))
 }
 
-// namespaces returns the namespaces of the cluster's processes, for [processes].
-func namespaces(t *testing.T, c *cluster.Cluster) []string {
+// namespaces returns the namespaces of the cluster's processes, for [processes], and keeps them until release is called:
+// the kernel gives the number of one that is gone to the next one that any test makes.
+func namespaces(t *testing.T, c *cluster.Cluster) (found []string, release func()) {
 	t.Helper()
-	var found []string
+	var kept []*os.File
+	release = sync.OnceFunc(func() {
+		for _, f := range kept {
+			f.Close()
+		}
+	})
+	t.Cleanup(release)
 	for _, kind := range []string{"mnt", "net", "pid"} {
-		ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", c.PID(), kind))
+		file := fmt.Sprintf("/proc/%d/ns/%s", c.PID(), kind)
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, f)
+		ns, err := os.Readlink(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		found = append(found, ns)
 	}
-	return found
+	return found, release
 }
 
 // processes returns the command lines of the processes that are in any of the namespaces. Zombies, which have no
