@@ -194,8 +194,6 @@ func (s *subject) own() []member {
 // argv returns the command followed by the args.
 func (m member) argv() []string { return slices.Concat(m.Command, m.Args) }
 
-func (m member) text() string { return strings.Join(m.argv(), " ") }
-
 func annotation(key string) path { return path{"metadata", "annotations", key} }
 
 // words joins names for a sentence: "a, b and c".

@@ -19,8 +19,6 @@ type object struct {
 	last    string // key of the last annotation, of which the next line may be a part
 	podlike int    // fields that only pods have
 	unit    *unit
-	units   [3]*[]corev1.Container
-	states  [3]*[]corev1.ContainerStatus
 	volume  *corev1.Volume
 }
 
