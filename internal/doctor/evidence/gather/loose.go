@@ -13,12 +13,19 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// mostLoose is the largest number of containers that are known by their logs alone.
+// mostLoose is the largest number of logs beside a line by which containers are known.
 const mostLoose = 20
 
 // looseLogs gives a pod of which only a line of kubectl get pods is known the containers whose logs lie beside the line:
 // those that the text with the line names or, if it names none, those after which the files are named.
 func (b *bundle) looseLogs(text func(*evidence.Pod) []byte) {
+	beside := map[*evidence.Pod][]placedLog{}
+	for _, l := range b.logs {
+		// One near several pods may be of any of them.
+		if of := b.near(l.folder, l.name); len(of) == 1 && of[0].Row != nil && len(beside[of[0]]) < mostLoose {
+			beside[of[0]] = append(beside[of[0]], l)
+		}
+	}
 	for _, q := range b.pods {
 		p := q.Pod
 		if p.Row == nil {
@@ -27,32 +34,37 @@ func (b *bundle) looseLogs(text func(*evidence.Pod) []byte) {
 		if p.Row.Status == "Terminating" {
 			p.Object.DeletionTimestamp = &metav1.Time{} // when is not known
 		}
-		var all, named []string
-		for _, l := range b.logs {
-			of := b.near(l.folder, l.name)
-			if len(of) != 1 || of[0] != p {
-				continue // it may be of any of several pods
-			}
-			rest := strings.TrimLeft(strings.TrimPrefix(l.base, p.Object.Name), "._-") // of POD_CONTAINER
-			container := cmp.Or(l.container, rest, l.base)
-			switch {
-			case !isLabel.MatchString(container) || len(container) > 63 || len(all) == mostLoose:
-			case names(text(p), container):
-				named = append(named, container)
-			case l.container != "", path.Ext(l.Source.File) == ".log":
-				all = append(all, container)
-			}
+		if len(beside[p]) > 0 {
+			p.Object.Spec.Containers = looseContainers(p.Object.Name, text(p), beside[p])
+			p.Containers = evidence.NewPod(p.Object, p.Source).Containers
 		}
-		if len(named) > 0 {
-			all = named
-		}
-		slices.Sort(all)
-		for _, container := range slices.Compact(all) {
-			image, args := imageIn(text(p), container)
-			p.Object.Spec.Containers = append(p.Object.Spec.Containers, corev1.Container{Name: container, Image: image, Args: args})
-		}
-		p.Containers = evidence.NewPod(p.Object, p.Source).Containers
 	}
+}
+
+// looseContainers returns the containers that a text names of those after which logs are named or, if it names none, the
+// latter.
+func looseContainers(pod string, text []byte, logs []placedLog) (out []corev1.Container) {
+	var all, named []string
+	for _, l := range logs {
+		rest := strings.TrimLeft(strings.TrimPrefix(l.base, pod), "._-") // of POD_CONTAINER
+		container := cmp.Or(l.container, rest, l.base)
+		switch {
+		case !isLabel.MatchString(container) || len(container) > 63:
+		case names(text, container):
+			named = append(named, container)
+		case l.container != "", path.Ext(l.Source.File) == ".log":
+			all = append(all, container)
+		}
+	}
+	if len(named) > 0 {
+		all = named
+	}
+	slices.Sort(all)
+	for _, container := range slices.Compact(all) {
+		image, args := imageIn(text, container)
+		out = append(out, corev1.Container{Name: container, Image: image, Args: args})
+	}
+	return out
 }
 
 var isLabel = regexp.MustCompile(`^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?$`)
