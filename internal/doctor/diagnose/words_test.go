@@ -111,6 +111,10 @@ func TestWords(t *testing.T) {
 			small{mesh: "linkerd-proxy", files: map[string]string{"web.previous.log": "2026-03-01T22:00:00Z FATAL dial tcp 10.96.3.3:5432: connect: connection refused\n"}},
 			"startup-race likely",
 		},
+		"a time in the only line that has one may be of what it quotes": {
+			small{mesh: "linkerd-proxy", files: map[string]string{"web.previous.log": "notes: the last attempt (2026-02-24T22:00:00Z) ended with: dial tcp 10.96.3.3:5432: connect: connection refused\nmigrator 10\nERROR: checksum mismatch for migration 42\n"}},
+			"app-crash likely web ended by itself",
+		},
 		"a port of the proxy": {
 			small{mesh: "istio-proxy", files: map[string]string{"web.previous.log": "2026-03-02T10:00:04.100Z INFO starting\n2026-03-02T10:00:04.900Z panic: listen tcp :15021: bind: address already in use\n2026-03-02T10:00:04.950Z INFO stopping\n"}},
 			"proxy-port-conflict likely web ended by itself: it could not listen on port 15021, which istio-proxy has (its readiness)",

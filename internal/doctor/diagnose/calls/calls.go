@@ -178,7 +178,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		to      doctor.Destination
 	}
 	first := map[key]int{}
-	off := len(last) > 0 && l.Before(last[len(last)-1].Time) // the whole log is: a clock is off, or it is of another run
+	off := isOff(l, last)
 	for _, h := range found {
 		if !slices.ContainsFunc(wordings, func(w evidence.Pattern) bool { return w.Name == h.Pattern }) || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
@@ -262,6 +262,13 @@ func (c *Call) saidSo(f Failure, to doctor.Destination, line evidence.Line) bool
 	const few = 12 // lines from the wrapper's own to the causes of the trace
 	least, most, ok := line.Likely.Since(c.Last)
 	return c.Failure == TimedOut && f == Refused && c.More == 0 && to.Known() && to == c.To && line.Continues && line.Number-c.Quote.Source.Line <= few && ok && least <= time.Second && most <= 2*time.Second
+}
+
+// isOff reports whether a whole log lies long before its run by its last times, since a clock is off or it is of another
+// run. The only line with a time among others may have that of something else, which it quotes.
+func isOff(l *evidence.Log, last []evidence.Line) bool {
+	timed := slices.DeleteFunc(slices.Clone(last), func(line evidence.Line) bool { return line.Continues || !line.Time.Known() })
+	return len(timed) > 0 && l.Before(timed[len(timed)-1].Time) && (len(timed) > 1 || len(last) == 1)
 }
 
 // healthPorts are the ports at which proxies of meshes say whether they are ready: Istio and Outrider,
