@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -22,8 +23,8 @@ import (
 // random pods, or the first and the last seed as in 17-17.
 const reducedPods = "OUTRIDER_VERIFY_PODS"
 
-// The search with its reductions finds the same as the full search on small random pods: the same violations can be
-// reached, and the shortest run to the first of them has as many events.
+// The search with its reductions finds the same violations as the full search on small random pods. The shortest run to
+// one of them may be some events longer, of a pod in a thousand: it waits for another instant.
 func TestReducedSearchAgrees(t *testing.T) {
 	const most = 20_000 // states of a full search; larger pods are skipped
 	first, last := 0, tier.Times(30, 3000)
@@ -32,7 +33,7 @@ func TestReducedSearchAgrees(t *testing.T) {
 			first, last = 0, first
 		}
 	}
-	compared, violated, states, reducedStates := 0, 0, 0, 0
+	compared, violated, longer, states, reducedStates := 0, 0, 0, 0, 0
 	seeds := []int{2808} // once differed: a deletion while a container was being stopped
 	for seed := first; seed <= last; seed++ {
 		seeds = append(seeds, seed)
@@ -51,14 +52,21 @@ func TestReducedSearchAgrees(t *testing.T) {
 		if len(want) > 0 {
 			violated++
 		}
-		if diff := gocmp.Diff(want, got); diff != "" {
+		if maps.EqualFunc(want, got, func(full, reduced int) bool { return full <= reduced && reduced <= full+full/10 }) {
+			if !maps.Equal(want, got) {
+				longer++
+			}
+		} else if diff := gocmp.Diff(want, got); diff != "" {
 			t.Fatalf("seed %d: violations and the number of events to them (-full +reduced):\n%s%+v\n%+v", seed, diff, q, b)
 		}
 		if len(reduced.seen) > len(full.seen) {
 			t.Errorf("seed %d: %d states are reduced to %d", seed, len(full.seen), len(reduced.seen))
 		}
 	}
-	t.Logf("%d of %d pods compared, %d with violations; %d states are reduced to %d", compared, len(seeds), violated, states, reducedStates)
+	t.Logf("%d of %d pods compared, %d with violations, %d of them after a longer run; %d states are reduced to %d", compared, len(seeds), violated, longer, states, reducedStates)
+	if longer > 1+compared/200 {
+		t.Errorf("%d runs are longer", longer)
+	}
 	if last-first >= 30 && (compared < (last-first)/2 || violated < compared/10 || violated == compared) {
 		t.Error("too little was compared")
 	}
