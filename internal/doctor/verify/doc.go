@@ -7,7 +7,7 @@
 // SIGKILL that leaves a stale record, a missing image, a hook that fails, a sandbox that dies.
 //
 // The search is breadth first. It is repeated with one more fault each time, from none. So a
-// counterexample has the fewest faults, and is the shortest run with that number of faults.
+// counterexample has the fewest faults, and is the shortest run with that number of faults that the search keeps.
 // [startup.Check] decides whether a run violates the plan.
 //
 // Where to read:
