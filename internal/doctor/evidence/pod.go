@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,6 +125,16 @@ func (p *Pod) Name() string {
 	return p.Object.Namespace + "/" + p.Object.Name
 }
 
+// Spec returns the specification of a container, or nil.
+func (p *Pod) Spec(container string) *corev1.Container {
+	for _, list := range [][]corev1.Container{p.Object.Spec.InitContainers, p.Object.Spec.Containers} {
+		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == container }); i >= 0 {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
 // Container returns a container by its name, or nil.
 func (p *Pod) Container(name string) *Container {
 	for _, c := range p.Containers {
@@ -217,6 +228,16 @@ type Event struct {
 	First, Last     Time // times of the first and last occurrence, by the reporter's clock
 	Recorded        Time // time of the first record, by the API server's clock
 	Source          Source
+}
+
+// Object returns the kind, the namespace and the name of the object that an event is about; what About does not have is
+// empty.
+func (e Event) Object() (kind, namespace, name string) {
+	kind, name, _ = strings.Cut(e.About, " ")
+	if in, of, has := strings.Cut(name, "/"); has {
+		return kind, in, of
+	}
+	return kind, "", name
 }
 
 // An Owner is an object that owns the pod, directly or through another owner.

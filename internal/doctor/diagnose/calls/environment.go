@@ -54,7 +54,7 @@ func familyOf(line []byte) (family, bool) {
 // fromEnvironment returns the destination that the environment of a container has for a call of which the log names none,
 // and a quote of the variable. It returns nil if there is none, or more than one.
 func fromEnvironment(p *evidence.Pod, container string, kind family, secrets bool) (doctor.Destination, *evidence.Quote) {
-	spec := specOf(p.Object, container)
+	spec := p.Spec(container)
 	if spec == nil {
 		return doctor.Destination{}, nil
 	}
@@ -106,14 +106,4 @@ func inVariable(e corev1.EnvVar, all []corev1.EnvVar, usual uint16) (doctor.Dest
 		}
 	}
 	return d, d.Port > 0
-}
-
-// specOf returns the specification of a container; nil if the evidence has none.
-func specOf(pod *corev1.Pod, container string) *corev1.Container {
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == container }); i >= 0 {
-			return &list[i]
-		}
-	}
-	return nil
 }

@@ -74,16 +74,6 @@ func isMeshProxy(container string) bool {
 // Work returns the containers that do the pod's work: the applications, then the init containers.
 func (p *Pod) Work() []*evidence.Container { return slices.Concat(p.Apps, p.Inits) }
 
-// Spec returns the specification of a container, or nil.
-func (p *Pod) Spec(container string) *corev1.Container {
-	for _, list := range [][]corev1.Container{p.Object.Spec.InitContainers, p.Object.Spec.Containers} {
-		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == container }); i >= 0 {
-			return &list[i]
-		}
-	}
-	return nil
-}
-
 // Status returns the status of a container, or nil.
 func (p *Pod) Status(container string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{p.Object.Status.InitContainerStatuses, p.Object.Status.ContainerStatuses} {

@@ -199,20 +199,16 @@ func (m member) key(spread namespaces) string {
 // workloadOf returns the outermost owner of a pod, as KIND NAMESPACE/NAME. If the evidence does not show the owners of a
 // pod, the name of the pod stands for it, without its generated end.
 func workloadOf(p *evidence.Pod) string {
-	in := ""
-	if p.Object.Namespace != "" {
-		in = p.Object.Namespace + "/"
-	}
 	if n := len(p.Owners); n > 0 {
 		return evidence.About(p.Owners[n-1].Kind, p.Object.Namespace, p.Owners[n-1].Name)
 	}
 	if !p.Omitted.Meta && p.Row == nil {
-		return "Pod " + in + p.Object.Name
+		return evidence.About("Pod", p.Object.Namespace, p.Object.Name)
 	}
 	if base := generated.ReplaceAllString(p.Object.Name, ""); base != p.Object.Name {
-		return "Pods " + in + base + "-…"
+		return evidence.About("Pods", p.Object.Namespace, base+"-…")
 	}
-	return "Pod " + in + p.Object.Name
+	return evidence.About("Pod", p.Object.Namespace, p.Object.Name)
 }
 
 // workloads returns the workloads of the members, those with the most of them first.

@@ -47,7 +47,7 @@ func hashOf(p *evidence.Pod) string {
 func newHistory(set *evidence.Set, o diagnose.Options) *history {
 	h := &history{revisions: map[string][]*revision{}, configs: map[string]evidence.Config{}, options: o}
 	for _, c := range set.Configs {
-		h.configs[c.Kind+" "+c.Namespace+"/"+c.Name] = c
+		h.configs[evidence.About(c.Kind, c.Namespace, c.Name)] = c
 	}
 	byHash := map[[2]string]*revision{}
 	add := func(workload, hash string) *revision {
@@ -66,10 +66,7 @@ func newHistory(set *evidence.Set, o diagnose.Options) *history {
 		if of == nil || of.Kind != "Deployment" {
 			continue
 		}
-		if namespace != "" {
-			namespace += "/"
-		}
-		r := add(of.Kind+" "+namespace+of.Name, cmp.Or(o.Object.GetLabels()[templateHash], strings.TrimPrefix(o.Name, of.Name+"-")))
+		r := add(evidence.About(of.Kind, namespace, of.Name), cmp.Or(o.Object.GetLabels()[templateHash], strings.TrimPrefix(o.Name, of.Name+"-")))
 		r.set, r.created, r.template = o.Name, o.Object.GetCreationTimestamp().Time, o.Template
 		r.number, _ = strconv.Atoi(o.Object.GetAnnotations()[numberOf]) // 0: it has none
 	}
@@ -275,7 +272,7 @@ func (h *history) written(name string) (out []evidence.Quote) {
 // reference the API has, its name stands in one of these fields.
 func configsOf(p *corev1.Pod) []string {
 	names := map[string]bool{}
-	add := func(kind, name string) { names[kind+" "+p.Namespace+"/"+name] = true }
+	add := func(kind, name string) { names[evidence.About(kind, p.Namespace, name)] = true }
 	configMap := func(r *corev1.LocalObjectReference) { add("ConfigMap", r.Name) }
 	secret := func(r *corev1.LocalObjectReference) { add("Secret", r.Name) }
 	for _, v := range p.Spec.Volumes {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
@@ -48,17 +47,13 @@ func (b *bundle) others() (owners []evidence.Owner, all []evidence.Config) {
 		owners = append(owners, b.owners[key])
 	}
 	for _, e := range b.events {
-		kind, name, _ := strings.Cut(e.About, " ")
+		kind, namespace, name := e.Object()
 		if !configs[kind] {
 			continue
 		}
 		c, known := b.configs[e.About]
 		if !known {
-			namespace, of, has := strings.Cut(name, "/")
-			if !has {
-				namespace, of = "", name
-			}
-			c = evidence.Config{Kind: kind, Namespace: namespace, Name: of, Source: e.Source}
+			c = evidence.Config{Kind: kind, Namespace: namespace, Name: name, Source: e.Source}
 		}
 		c.Events = append(c.Events, e.Event)
 		b.configs[e.About] = c

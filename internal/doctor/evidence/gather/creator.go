@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,15 +99,11 @@ var notCreated = []string{"FailedCreate", "ReplicaSetCreateError", "FailedCreate
 func (b *bundle) creators() (out []*evidence.Creator) {
 	seen := map[string]bool{}
 	for _, e := range b.events {
-		kind, rest, _ := strings.Cut(e.About, " ")
-		if !slices.Contains(notCreated, e.Reason) || kind == "Pod" || kind == "" || rest == "" || e.id != "" && seen[e.id] {
+		kind, namespace, name := e.Object()
+		if !slices.Contains(notCreated, e.Reason) || kind == "Pod" || kind == "" || namespace+name == "" || e.id != "" && seen[e.id] {
 			continue
 		}
 		seen[e.id] = true
-		namespace, name, has := strings.Cut(rest, "/")
-		if !has {
-			namespace, name = "", rest
-		}
 		if w := b.work(kind, namespace, name); len(w.Events) < 1000 {
 			w.Events = append(w.Events, e.Event)
 			if w.Source.File == "" {

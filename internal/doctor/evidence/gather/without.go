@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,9 +54,8 @@ func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 	}
 	failing := map[string]bool{}
 	for _, e := range l.events {
-		kind, rest, _ := strings.Cut(e.About, " ")
-		namespace, name, has := strings.Cut(rest, "/")
-		if !l.OwnEvents && has && slices.Contains(notCreated, e.Reason) && len(failing) < mostFailing && !failing[e.About] {
+		kind, namespace, name := e.Object()
+		if !l.OwnEvents && namespace != "" && slices.Contains(notCreated, e.Reason) && len(failing) < mostFailing && !failing[e.About] {
 			failing[e.About] = true
 			read(namespace, kind, name, false)
 		}
