@@ -30,16 +30,13 @@ var earlies = []early{
 
 // earlyRace returns the most confident finding about a call that failed, other than by a refusal, since the proxy was not
 // ready.
-func (s *subject) earlyRace(app *evidence.Container) (best result.Finding, of calls.Call, found bool) {
+func (s *subject) earlyRace(app *evidence.Container) (result.Finding, calls.Call, bool) {
+	var all []calls.Call
+	by := map[calls.Failure]early{}
 	for _, e := range earlies {
-		for _, y := range s.Calls.By(app.Name, e.failure) {
-			f, fits := s.judgeEarly(app, e, y)
-			if fits && (!found || f.Confidence.Degree() > best.Confidence.Degree()) {
-				best, of, found = f, y, true
-			}
-		}
+		all, by[e.failure] = append(all, s.Calls.By(app.Name, e.failure)...), e
 	}
-	return best, of, found
+	return surest(all, func(y calls.Call) (result.Finding, bool) { return s.judgeEarly(app, by[y.Failure], y) })
 }
 
 // judgeEarly decides whether a call failed since the proxy was not ready. The run must have ended by it: what goes on after

@@ -77,7 +77,7 @@ func (s *subject) neverServed(f *result.Finding) {
 	f.Patch, f.Change, f.Replay = "", "", nil
 	f.Remedy = finding.Remedy{
 		Sentence: fmt.Sprintf("find out why %s does not get ready; that %s waits longer for it does not help", s.Proxy.Name, f.Container),
-		Command:  s.kubectl("logs %s -c %s", s.Object.Name, s.Proxy.Name),
+		Command:  s.Kubectl("logs %s -c %s", s.Object.Name, s.Proxy.Name),
 	}
 	for _, u := range unready {
 		for _, v := range s.Serving {
@@ -113,9 +113,14 @@ func (s *subject) holdWithoutEffect() (evidence.Quote, bool) {
 
 // race returns the most confident finding of a start-up race for one container, and the refused call on which it
 // is based.
-func (s *subject) race(app *evidence.Container) (best result.Finding, of calls.Call, found bool) {
-	for _, y := range s.Calls.By(app.Name, calls.Refused) {
-		f, fits := s.judge(app, y)
+func (s *subject) race(app *evidence.Container) (result.Finding, calls.Call, bool) {
+	return surest(s.Calls.By(app.Name, calls.Refused), func(y calls.Call) (result.Finding, bool) { return s.judge(app, y) })
+}
+
+// surest returns the most confident finding about some calls, the first of several, and its call; false: none is one.
+func surest(all []calls.Call, judge func(calls.Call) (result.Finding, bool)) (best result.Finding, of calls.Call, found bool) {
+	for _, y := range all {
+		f, fits := judge(y)
 		if fits && (!found || f.Confidence.Degree() > best.Confidence.Degree()) {
 			best, of, found = f, y, true
 		}
