@@ -40,7 +40,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a helper by its name is sure":                  {File: "once.go", From: `!sure || ok && least < time.Minute`, To: `ok && least < time.Minute`, Tests: "TestLimitsOfRules"},
 		"work that failed is done":                      {File: "once.go", From: `r.Exit == nil || *r.Exit != 0`, To: `false`},
 		"a capturing proxy is called at its ports":      {File: "sibling.go", From: `c != s.Proxy || s.Capture.None != "" || s.Capture.Own`, To: `true`},
-		"declared ports do not count":                   {File: "sibling.go", From: `p.ContainerPort == int32(port)`, To: `false`, Tests: quick},
+		"declared ports do not count":                   {File: "sibling.go", From: `podspec.Declares(spec, int(port))`, To: `false`, Tests: quick},
 		"a call before the helper's end counts":         {File: "sibling.go", From: `y.Last.Compare(r.Finished) == evidence.Before`, To: `false`, Tests: quick},
 		"any call in deletion was to the helper":        {File: "sibling.go", From: `!y.To.Known() || y.Presumed || y.Last.Compare(r.Finished) != evidence.After`, To: `false`, Tests: quick},
 		"a call elsewhere was to the helper":            {File: "sibling.go", From: `y.To.Known() && !y.To.Loopback()`, To: `false`, Tests: quick},

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
@@ -34,12 +35,7 @@ func (s *subject) owner(caller string, port uint16) *evidence.Container {
 		if spec == nil || port == 0 {
 			continue
 		}
-		for _, p := range spec.Ports {
-			if p.ContainerPort == int32(port) {
-				return c
-			}
-		}
-		if slices.ContainsFunc(slices.Concat(spec.Command, spec.Args), func(word string) bool {
+		if podspec.Declares(spec, int(port)) || slices.ContainsFunc(slices.Concat(spec.Command, spec.Args), func(word string) bool {
 			return slices.Contains(strings.FieldsFunc(word, func(r rune) bool { return r < '0' || r > '9' }), number)
 		}) {
 			return c
@@ -48,7 +44,7 @@ func (s *subject) owner(caller string, port uint16) *evidence.Container {
 	return nil
 }
 
-// awaited returns the sibling that serves others and that had not begun to listen when an unnamed destination was
+// notYetUp returns the sibling that serves others and that had not begun to listen when an unnamed destination was
 // called, as far as its start tells, or nil.
 func (s *subject) notYetUp(y calls.Call) *evidence.Container {
 	for _, c := range s.siblings(y.Container) {

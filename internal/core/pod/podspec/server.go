@@ -71,10 +71,15 @@ func Serves(c *corev1.Container) (is, certain bool) {
 	return slices.ContainsFunc(helperNames, func(part string) bool { return strings.Contains(text, part) }), false
 }
 
+// Declares reports whether a container declares a port, of whatever protocol.
+func Declares(c *corev1.Container, port int) bool {
+	return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port })
+}
+
 // ListensOn reports whether a container listens on a TCP port: it declares the port or has a probe of it, or it serves
 // others and its command line names the port, or names none and the port is the usual one of its program.
 func ListensOn(c *corev1.Container, port int) bool {
-	if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }) {
+	if Declares(c, port) {
 		return true
 	}
 	for _, p := range []*corev1.Probe{c.ReadinessProbe, c.StartupProbe, c.LivenessProbe} {

@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
@@ -34,8 +33,7 @@ func (c *Case) Asks(helper string) (Unheard, bool) {
 		if spec == nil || of.Name == helper || of == c.Proxy || of.Kind != startup.Plain || of.Last() == nil || !of.Last().Running {
 			continue
 		}
-		declares := slices.ContainsFunc(spec.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == int32(u.Port) })
-		if declares || u.Container == "" && len(c.Apps) == 2 {
+		if podspec.Declares(spec, int(u.Port)) || u.Container == "" && len(c.Apps) == 2 {
 			u.Container = of.Name
 		}
 	}

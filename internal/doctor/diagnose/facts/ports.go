@@ -139,25 +139,14 @@ func PortsOf(spec *corev1.Container) (out []string) {
 func ListensIn(spec *corev1.Container, socket string) bool {
 	folder := path.Dir(socket)
 	words := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
-	return len(folder) > 1 && strings.Contains(words, folder) || slices.ContainsFunc(spec.VolumeMounts, func(m corev1.VolumeMount) bool {
-		at := path.Clean(m.MountPath)
-		return len(at) > 1 && (folder == at || strings.HasPrefix(folder, at+"/"))
-	})
+	return len(folder) > 1 && strings.Contains(words, folder) || slices.ContainsFunc(spec.VolumeMounts, func(m corev1.VolumeMount) bool { return within(folder, m.MountPath) })
 }
 
 // Declares returns another container that declares a port, the proxy first; empty: none does.
 func (p *Pod) Declares(port int, but string) string {
 	declaring := func(name string) bool {
 		spec := p.Spec(name)
-		if spec == nil || name == but {
-			return false
-		}
-		for _, q := range spec.Ports {
-			if int(q.ContainerPort) == port {
-				return true
-			}
-		}
-		return false
+		return spec != nil && name != but && podspec.Declares(spec, port)
 	}
 	if p.Proxy != nil && declaring(p.Proxy.Name) {
 		return p.Proxy.Name
