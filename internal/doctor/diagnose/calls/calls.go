@@ -193,13 +193,17 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		if k.to.Loopback() && isProbe.Match(h.Line.Text) || !k.to.Known() && isPacket.Match(h.Line.Text) {
 			continue
 		}
-		if n := len(c); n > 0 && c[n-1].Container == by.Name && c[n-1].Run == l.Run && c[n-1].Failure == k.failure && c[n-1].sameAs(k.to, h.Line.Number) {
-			first[k] = n - 1
+		var before *Call // of this run
+		if n := len(c); n > 0 && c[n-1].Container == by.Name && c[n-1].Run == l.Run {
+			before = &c[n-1]
+		}
+		if before != nil && before.Failure == k.failure && before.sameAs(k.to, h.Line.Number) {
+			first[k] = len(c) - 1
 			continue
 		}
-		if n := len(c); n > 0 && c[n-1].Container == by.Name && c[n-1].Run == l.Run && c[n-1].saidSo(k.failure, k.to, h.Line) {
-			c[n-1].Failure, c[n-1].Quote = k.failure, l.Quote(h.Line, secrets)
-			first[k] = n - 1
+		if before != nil && before.saidSo(k.failure, k.to, h.Line) {
+			before.Failure, before.Quote = k.failure, l.Quote(h.Line, secrets)
+			first[k] = len(c) - 1
 			continue
 		}
 		var variable *evidence.Quote
@@ -215,9 +219,9 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 			continue
 		}
 		// The lines of a stack trace repeat its first line.
-		if n := len(c); n > 0 && h.Line.Continues && c[n-1].Container == by.Name && c[n-1].Run == l.Run && c[n-1].Failure == k.failure {
-			if !c[n-1].To.Known() || c[n-1].Presumed && !presumed {
-				c[n-1].To, c[n-1].Presumed, c[n-1].Named = k.to, presumed, variable
+		if before != nil && h.Line.Continues && before.Failure == k.failure {
+			if !before.To.Known() || before.Presumed && !presumed {
+				before.To, before.Presumed, before.Named = k.to, presumed, variable
 			}
 			continue
 		}

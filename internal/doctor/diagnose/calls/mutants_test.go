@@ -39,6 +39,6 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a server's client is a call":              {File: "wordings.go", From: `byClient(lower)`, In: `(f == Reset || f == TimedOut) && byClient(lower)`, To: `false`},
 		"both ends of a connection look alike":     {File: "wordings.go", From: `m != nil && !isEphemeral(m[1]) && isEphemeral(m[2])`, To: `false`},
 		"a name's address is not looked for":       {File: "endpoint.go", From: `completed(all[best].Destination, all, line)`, To: `all[best].Destination`},
-		"the lines of one error are several calls": {File: "calls.go", From: `c[n-1].sameAs(k.to, h.Line.Number)`, To: `false`},
+		"the lines of one error are several calls": {File: "calls.go", From: `before.sameAs(k.to, h.Line.Number)`, To: `false`},
 	})
 }
