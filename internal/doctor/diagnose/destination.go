@@ -167,7 +167,7 @@ var farSides = []farSide{
 	},
 	{failure: calls.Refused, when: isAmbient, confidence: result.Possible, quotes: []quoted{whyNotTaken}},
 	{
-		failure: calls.Refused, taken: []doctor.Answer{no}, when: toNobodyYet, code: "sibling-down",
+		failure: calls.Refused, taken: []doctor.Answer{no}, when: toHelperNotUp, code: "sibling-down",
 		sentence: "{app} was refused, most likely by {helper}, which had not begun to listen",
 		disproof: "the address that {app} called",
 		remedied: (*subject).helperFirst,
@@ -216,8 +216,8 @@ func toWrongPort(s *subject, y calls.Call) bool {
 	return y.To.Loopback() && y.To.Port > 0 && declared && s.owner(y.Container, y.To.Port) == nil && s.notYetUp(y) == nil
 }
 
-// toNobodyYet reports whether the pod has a helper that was not up yet, which an unnamed destination may be.
-func toNobodyYet(s *subject, y calls.Call) bool { return !y.To.Known() && s.notYetUp(y) != nil }
+// toHelperNotUp reports whether the pod has a helper that was not up yet, which an unnamed destination may be.
+func toHelperNotUp(s *subject, y calls.Call) bool { return !y.To.Known() && s.notYetUp(y) != nil }
 
 // toNoSibling reports whether an unnamed destination cannot be another container of the pod.
 func toNoSibling(s *subject, y calls.Call) bool {
@@ -273,7 +273,7 @@ func nameNotResolved(s *subject) (out []result.Finding) {
 				Code: "name-not-resolved", Container: app.Name, Confidence: result.Likely, Evidence: []evidence.Quote{y.Quote},
 				Sentence: fmt.Sprintf("%s could not resolve %s", app.Name, what),
 				Disproof: fmt.Sprintf("an answer of the cluster's DNS for %s at that time", name),
-				Remedy:   finding.Remedy{Sentence: "check whether the name is correct, with its namespace, and whether the cluster's DNS answers", Command: s.kubectl("get service")},
+				Remedy:   finding.Remedy{Sentence: "check whether the name is correct, with its namespace, and whether the cluster's DNS answers", Command: s.Kubectl("get service")},
 			}
 			if y.Named != nil {
 				f.Evidence = append(f.Evidence, *y.Named)

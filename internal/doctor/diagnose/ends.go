@@ -107,7 +107,7 @@ func probeFails(s *subject) (out []result.Finding) {
 			Code: "probe-fails", Container: app.Name, Confidence: result.Likely, Evidence: q,
 			Sentence: fmt.Sprintf("%s runs, and its readiness probe fails", app.Name),
 			Disproof: "a successful answer to the same request made in the pod",
-			Remedy:   finding.Remedy{Sentence: "make the probe's request in the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
+			Remedy:   finding.Remedy{Sentence: "make the probe's request in the pod", Command: s.Kubectl("describe pod %s", s.Object.Name)},
 		}
 		s.answered(&f, app, "readiness")
 		s.unheard(&f, app.Name)

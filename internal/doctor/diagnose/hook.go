@@ -29,7 +29,7 @@ func hookFails(s *subject) (out []result.Finding) {
 			Sentence: fmt.Sprintf("the kubelet ends %s, since its postStart hook fails: %s", c.Name, s.HookSays(e)),
 			Evidence: append([]evidence.Quote{s.QuoteEvent(e, e.Last, "FailedPostStartHook: "+e.Message)}, s.QuoteEvents(c.Name, "BackOff")...),
 			Disproof: fmt.Sprintf("a run of %s that ended although its hook had succeeded", c.Name),
-			Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see why the command of the hook fails, by running it in a container of the image of %s", c.Name), Command: s.kubectl("describe pod %s", s.Object.Name)},
+			Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see why the command of the hook fails, by running it in a container of the image of %s", c.Name), Command: s.Kubectl("describe pod %s", s.Object.Name)},
 		}
 		if missing {
 			f.Remedy.Sentence = fmt.Sprintf("use an image for %s that has the hook's command, or a startup probe by HTTP or TCP in place of the hook (for a sidecar: a native sidecar)", c.Name)

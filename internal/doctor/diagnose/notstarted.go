@@ -32,7 +32,7 @@ func notStarted(s *subject) (out []result.Finding) {
 		text := strings.TrimPrefix(q[len(q)-1].Text, k.reason+": ")
 		f := result.Finding{
 			Code: k.code, Confidence: result.Certain, Sentence: fmt.Sprintf("%s: %s", k.what, text), Evidence: q,
-			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Sentence: k.do, Command: s.kubectl("describe pod %s", s.Object.Name)},
+			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Sentence: k.do, Command: s.Kubectl("describe pod %s", s.Object.Name)},
 		}
 		if initKilled.MatchString(text) {
 			s.limitTooLow(&f)

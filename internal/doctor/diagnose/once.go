@@ -96,13 +96,13 @@ func (s *subject) endNow(f *result.Finding, holder *evidence.Container) {
 	switch agent, has := quit[holder.Name]; {
 	case has:
 		f.Remedy.Sentence += "; this pod ends when its proxy is told to exit"
-		now = s.kubectl("exec %s -c %s -- %s request POST /quitquitquit", s.Object.Name, holder.Name, agent)
+		now = s.Kubectl("exec %s -c %s -- %s request POST /quitquitquit", s.Object.Name, holder.Name, agent)
 	case s.ownerKind() == "job":
 		f.Remedy.Sentence += "; this pod has done its work: if no other pod of the Job works, delete the Job (it makes a new pod for one that is deleted)"
-		now = s.kubectl("delete job %s", s.Owners[0].Name)
+		now = s.Kubectl("delete job %s", s.Owners[0].Name)
 	case s.ownerKind() == "pod":
 		f.Remedy.Sentence += "; this pod has done its work, and can be deleted"
-		now = s.kubectl("delete pod %s", s.Object.Name)
+		now = s.Kubectl("delete pod %s", s.Object.Name)
 	default:
 		f.Remedy.Sentence += fmt.Sprintf("; this pod ends when %s gets SIGTERM", holder.Name)
 	}

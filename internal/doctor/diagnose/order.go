@@ -37,7 +37,7 @@ func (s *subject) tooEarly(v startup.Violation, app *evidence.Container) result.
 	f := result.Finding{
 		Code: "order-not-kept", Container: app.Name, Confidence: result.Certain, Sentence: v.Sentence(),
 		Disproof: fmt.Sprintf("a start of %s after %s was %s", e.To, e.From, e.After),
-		Remedy:   finding.Remedy{Sentence: "see which mechanism keeps the order", Command: s.kubectl("get pod %s -o yaml | outrider plan -f -", s.Object.Name)},
+		Remedy:   finding.Remedy{Sentence: "see which mechanism keeps the order", Command: s.Kubectl("get pod %s -o yaml | outrider plan -f -", s.Object.Name)},
 	}
 	f.Evidence = append(f.Evidence, s.Quote(app.Run(0).Started, "%s started", app.Name))
 	for _, i := range s.Serving {

@@ -151,7 +151,7 @@ func neverReady(s *subject) (out []result.Finding) {
 		Sentence: fmt.Sprintf("%s is not ready, and its log does not say why", s.Proxy.Name),
 		Evidence: append([]evidence.Quote{s.Quote(now.Started, "%s %s, and is not ready", s.Proxy.Name, facts.RunText(now.Run))}, s.QuoteEvents(s.Proxy.Name, "Unhealthy")...),
 		Disproof: fmt.Sprintf("a readiness probe of %s that succeeds", s.Proxy.Name),
-		Remedy:   finding.Remedy{Sentence: "see which part its readiness probe waits for", Command: s.kubectl("logs %s -c %s", s.Object.Name, s.Proxy.Name)},
+		Remedy:   finding.Remedy{Sentence: "see which part its readiness probe waits for", Command: s.Kubectl("logs %s -c %s", s.Object.Name, s.Proxy.Name)},
 	}
 	if s.Proxy.Log(now.Number) == nil {
 		f.Sentence, f.Remedy.Sentence = fmt.Sprintf("%s is not ready, and why is not known without its log", s.Proxy.Name), "see its log for the reason"

@@ -40,7 +40,7 @@ func (s *subject) remedy(f *result.Finding, p remedies.Purpose, proxy, app strin
 	a := remedies.Of(remedies.Case{Purpose: p, Pod: s.Object, Owners: s.Owners, Proxy: proxy, Image: image, App: app, Port: port, Works: s.ShouldEnd() && s.Works(app)})
 	f.Remedy = finding.Remedy{Sentence: a.Sentence}
 	if a.Command != "" {
-		f.Remedy.Command = s.kubectl("%s", a.Command)
+		f.Remedy.Command = s.Kubectl("%s", a.Command)
 	}
 	f.Patch, f.Change = a.Patch, a.Change
 	s.maskRemedy(f)

@@ -48,7 +48,7 @@ var siblingCauses = []siblingCause{
 	{func(*siblingCall) bool { return true }, func(s *subject, f *result.Finding, c *siblingCall) {
 		f.Remedy = finding.Remedy{
 			Sentence: fmt.Sprintf("see whether %s listens at %s: it is set to, and ran", c.serves.Name, c.To),
-			Command:  s.kubectl("logs %s -c %s --timestamps", s.Object.Name, c.serves.Name),
+			Command:  s.Kubectl("logs %s -c %s --timestamps", s.Object.Name, c.serves.Name),
 		}
 	}},
 }
@@ -111,7 +111,7 @@ func (s *subject) seeItsEnd(f *result.Finding, c *siblingCall) {
 	case w != nil && w.Reason != "":
 		why = "it waits (" + w.Reason + ")"
 	}
-	f.Remedy = finding.Remedy{Command: s.kubectl("describe pod %s", s.Object.Name)}
+	f.Remedy = finding.Remedy{Command: s.Kubectl("describe pod %s", s.Object.Name)}
 	if last := c.serves.Last(); last != nil {
 		f.Remedy = s.SeeLog(c.serves.Name, last.Number)
 	}

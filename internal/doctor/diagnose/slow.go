@@ -52,7 +52,7 @@ func slowStart(s *subject, start *result.Start) []result.Finding {
 			f.Sentence += fmt.Sprintf(": %s has run for %s of them", c.Name, facts.Duration(s.Taken.At.Sub(started.At)))
 			f.Evidence = append(f.Evidence, s.Quote(started, "%s started, and runs", c.Name))
 		}
-		f.Remedy = finding.Remedy{Sentence: "its log shows what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.anyContainer()))}
+		f.Remedy = finding.Remedy{Sentence: "its log shows what it does", Command: s.Kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.anyContainer()))}
 		return []result.Finding{f}
 	}
 	f.Sentence = fmt.Sprintf("the pod took %s to get ready", facts.Duration(start.Took.Time))
@@ -71,7 +71,7 @@ func slowStart(s *subject, start *result.Start) []result.Finding {
 	}
 	if slowest == "" {
 		f.Sentence += "; the evidence does not show in which phase"
-		f.Remedy = finding.Remedy{Sentence: "its events show what it waited for; they are kept for about an hour", Command: s.kubectl("get events --field-selector involvedObject.name=%s", s.Object.Name)}
+		f.Remedy = finding.Remedy{Sentence: "its events show what it waited for; they are kept for about an hour", Command: s.Kubectl("get events --field-selector involvedObject.name=%s", s.Object.Name)}
 		return []result.Finding{f}
 	}
 	if took[slowest]*2 > start.Took.Time {

@@ -88,7 +88,7 @@ func (s *subject) noImage(c *evidence.Container, m states.Meaning) result.Findin
 		Sentence: fmt.Sprintf("%s has no image: %s cannot be pulled (%s)", c.Name, image, c.Waiting.Reason),
 		Evidence: append([]evidence.Quote{s.Quote(evidence.Time{}, "%s waits: %s", c.Name, joined(c.Waiting.Reason, s.Show([]byte(c.Waiting.Message))))}, s.QuoteEvents(c.Name, "Failed", "BackOff")...),
 		Disproof: "an event Pulled of this container",
-		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.kubectl("describe pod %s", s.Object.Name)},
+		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.Kubectl("describe pod %s", s.Object.Name)},
 	}
 	for _, text := range said { // the newest first
 		if why, known := states.Find(states.Pulls, c.Waiting.Reason, text); known {
@@ -105,7 +105,7 @@ func (s *subject) stateOf(m states.Meaning, container, reason, message string) r
 		Code: m.Code, Container: container, Confidence: result.Certain, Sentence: strings.ReplaceAll(m.Sentence, "{c}", container),
 		Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s", joined(strings.TrimSpace(container+" "+reason), s.Show([]byte(message))))},
 		Disproof: "a later status of the pod without this reason",
-		Remedy:   finding.Remedy{Sentence: strings.ReplaceAll(m.Remedy, "{again}", remedies.Again(s.Object, s.Owners, s.Omitted)), Command: s.kubectl("describe pod %s", s.Object.Name)},
+		Remedy:   finding.Remedy{Sentence: strings.ReplaceAll(m.Remedy, "{again}", remedies.Again(s.Object, s.Owners, s.Omitted)), Command: s.Kubectl("describe pod %s", s.Object.Name)},
 	}
 	if message = strings.TrimSpace(message); message != "" {
 		f.Sentence += ": " + s.Show([]byte(message))
@@ -157,7 +157,7 @@ func finalizerHolds(s *subject) []result.Finding {
 		Sentence: "the pod is deleted and stays, since the controller of its finalizer has not removed it: " + names,
 		Evidence: []evidence.Quote{s.Quote(evidence.Second(s.Object.DeletionTimestamp.Time, evidence.APIClock), "to be deleted, no container runs, finalizers: %s", names)},
 		Disproof: "an object of the pod without the finalizer",
-		Remedy:   finding.Remedy{Sentence: "see whether the controller runs that owns the finalizer; when it is gone for good, remove the finalizer by hand", Command: s.kubectl("patch pod %s --type merge -p '{\"metadata\":{\"finalizers\":null}}'", s.Object.Name)},
+		Remedy:   finding.Remedy{Sentence: "see whether the controller runs that owns the finalizer; when it is gone for good, remove the finalizer by hand", Command: s.Kubectl("patch pod %s --type merge -p '{\"metadata\":{\"finalizers\":null}}'", s.Object.Name)},
 	}}
 }
 
@@ -170,7 +170,7 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 		f := s.unknown("", "", "")
 		f.Sentence, f.Confidence = "it is not known whether the pod is well: "+first.What, result.Possible
 		f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "no state of a container, and no condition Ready")}
-		f.Remedy.Command = s.kubectl("get pod %s -o yaml", s.Object.Name)
+		f.Remedy.Command = s.Kubectl("get pod %s -o yaml", s.Object.Name)
 		return result.Undecided, f.Sentence, []result.Finding{f}
 	}
 	age, known := s.Age()
@@ -181,10 +181,10 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 	f.Sentence = fmt.Sprintf("%s since %s, and the evidence does not say why", first.What, facts.Duration(age))
 	f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s", first.What)}
 	f.Disproof = "a line of its log, or an event, that says what it waits for"
-	f.Remedy = finding.Remedy{Sentence: "see what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.Container, s.anyContainer()))}
+	f.Remedy = finding.Remedy{Sentence: "see what it does", Command: s.Kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.Container, s.anyContainer()))}
 	if first.Gate != "" {
 		m, _ := states.Find(states.Gates, first.Gate, first.Says)
-		f.Disproof, f.Remedy = "a later status of the pod in which the condition is true", finding.Remedy{Sentence: m.Remedy, Command: s.kubectl("get pod %s -o yaml", s.Object.Name)}
+		f.Disproof, f.Remedy = "a later status of the pod in which the condition is true", finding.Remedy{Sentence: m.Remedy, Command: s.Kubectl("get pod %s -o yaml", s.Object.Name)}
 	}
 	if first.Says != "" {
 		f.Sentence = fmt.Sprintf("%s since %s: %s", first.What, facts.Duration(age), first.Says)

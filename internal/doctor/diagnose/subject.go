@@ -18,11 +18,6 @@ type subject struct {
 	options Options
 }
 
-// kubectl returns a kubectl command for the pod's namespace.
-func (s *subject) kubectl(format string, args ...any) string {
-	return s.Kubectl(format, args...)
-}
-
 // anyContainer returns a container whose log may be looked at first.
 func (s *subject) anyContainer() string {
 	for _, c := range s.Object.Spec.Containers {

@@ -114,13 +114,9 @@ func (s *Pod) MemoryLimit(container string) string {
 }
 
 // LastMessage returns the message of the last event with a reason about a container; empty: there is none.
-func (s *Pod) LastMessage(container, reason string) (message string) {
-	for _, e := range s.Events {
-		if e.Container == container && e.Reason == reason {
-			message = strings.TrimPrefix(e.Message, "Error: ")
-		}
-	}
-	return message
+func (s *Pod) LastMessage(container, reason string) string {
+	e, _ := s.LastEvent(container, reason)
+	return strings.TrimPrefix(e.Message, "Error: ")
 }
 
 // Disrupted reports whether the status itself says why the pod is removed.

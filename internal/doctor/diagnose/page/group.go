@@ -44,12 +44,6 @@ func byCause(reports []result.Report) (ill, well []result.Report, more int) {
 
 // several says how many pods have how many causes.
 func several(reports []result.Report) string {
-	count := func(n int, one, many string) string {
-		if n == 1 {
-			return "1 " + one
-		}
-		return fmt.Sprintf("%d %s", n, many)
-	}
 	pods, creators, well, starting, causes := 0, 0, 0, 0, 0
 	for _, r := range reports {
 		if isCreator(r) {
@@ -66,11 +60,11 @@ func several(reports []result.Report) string {
 			causes++
 		}
 	}
-	out := count(pods, "pod", "pods")
+	out := result.Count(pods, "pod")
 	if creators > 0 {
-		out += fmt.Sprintf(", %s that cannot create pods", count(creators, "workload", "workloads"))
+		out += fmt.Sprintf(", %s that cannot create pods", result.Count(creators, "workload"))
 	}
-	out += ": " + count(causes, "cause", "causes")
+	out += ": " + result.Count(causes, "cause")
 	if well > 0 {
 		out += fmt.Sprintf(", nothing is wrong with %d", well)
 	}

@@ -24,10 +24,11 @@ type Replayed struct {
 }
 
 func (r Replayed) String() string {
-	return fmt.Sprintf("%s, %s, the last run from +%.1f s", count(r.Refused, "refused call"), count(r.Restarts, "restart"), r.Runs.Seconds())
+	return fmt.Sprintf("%s, %s, the last run from +%.1f s", Count(r.Refused, "refused call"), Count(r.Restarts, "restart"), r.Runs.Seconds())
 }
 
-func count(n int, what string) string {
+// Count returns a number with a noun in the right form: "1 pod", "2 pods".
+func Count(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}
