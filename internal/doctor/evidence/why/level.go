@@ -32,12 +32,12 @@ var levelForms = []*regexp.Regexp{
 	regexp.MustCompile(`^\{.*?"(?:@l|l|lvl|[Ll]evel|[Ss]everity|log\.level|levelname|log_?[Ll]evel|LogLevel|[Ss]everityText)"\s*:\s*"?([A-Za-z]+|\d\d)\b`),
 	regexp.MustCompile(`(?:^|\s)(?:level|lvl|severity)=["']?([A-Za-z]+)`),
 	regexp.MustCompile(`^([IWEF])\d{4}(?:\d{4})? +\d\d:\d\d`),
-	regexp.MustCompile(`^([IWEF]), \[`),                                           // Ruby's Logger
-	regexp.MustCompile(`^(trce|dbug|info|warn|fail|crit): [\w.]+\[\d+\]`),         // .NET's console
-	regexp.MustCompile(`\[ *(?i:main/)?([A-Za-z]+) *\]`),                          // [error], [main/ERROR]
-	regexp.MustCompile(`(?:^|[\s|(<*#])([A-Z]{3,11})(?:$|[\s\]:|)>!*])`),          // ERROR, FATAL:
-	regexp.MustCompile(`^[^"'\t]{0,60}\t([a-z]+)\t`),                              // Istio
-	regexp.MustCompile(`^[^"'A-Za-z]{0,60}(?:[TZ][^"'A-Za-z]{0,40})?([a-z]+):? `), // 2026-11-24T03:18:19Z error: x
+	regexp.MustCompile(`^([IWEF]), \[`),                                               // Ruby's Logger
+	regexp.MustCompile(`^(trce|dbug|info|warn|fail|crit): [\w.]+\[\d+\]`),             // .NET's console
+	regexp.MustCompile(`\[ *(?i:main/)?([A-Za-z]+) *\]`),                              // [error], [main/ERROR]
+	regexp.MustCompile(`(?:^|[\s|(<*#])([A-Z]{3,11})(?:$|[\s\]:|)>!*])`),              // ERROR, FATAL:
+	regexp.MustCompile(`^[^"'\t]{0,60}\t([a-z]+)\t`),                                  // Istio
+	regexp.MustCompile(`^[^"'A-Za-z]{0,60}(?:[TZ][^"'A-Za-z]{0,40}){0,2}([a-z]+):? `), // 2026-11-24T03:18:19Z error: x
 }
 
 // ofWhole is the number of forms that may be anywhere in a line; the others are in its first bytes, before any text in

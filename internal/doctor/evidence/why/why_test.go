@@ -77,6 +77,7 @@ func TestLastWord(t *testing.T) {
 func TestLevelOf(t *testing.T) {
 	for line, want := range map[string]Level{
 		`{"time":"x","level":"error","msg":"info"}`:                  Error,
+		"2026-03-02T13:00:06.642Z warn no catalogue, an error of it": Warning,
 		`{"level":60,"msg":"x"}`:                                     Fatal,
 		`{"severity":"CRITICAL","message":"x"}`:                      Fatal,
 		`time=2024-12-05T00:00:05Z level=INFO msg="the last ERROR"`:  Info,
