@@ -146,6 +146,10 @@ func (c *Case) GotOver(y calls.Call) *evidence.Quote {
 	if r == nil {
 		return nil
 	}
+	if r.Reason == "OOMKilled" { // which no refused call causes
+		q := c.Quote(r.Finished, "%s ran out of memory", y.Container)
+		return &q
+	}
 	probed := r.Signal != 0 && c.HasEvent(y.Container, "Killing", "probe") // it may have waited for the call all the time
 	if least, _, ok := r.Finished.Since(y.Last); ok && !r.Running && y.Last.Error < near && least > near && !probed {
 		q := c.Quote(r.Finished, "%s ended %s after the call", y.Container, facts.Duration(least))
@@ -182,7 +186,7 @@ func (c *Case) livedWith(y calls.Call, r evidence.Run) *evidence.Quote {
 		return nil
 	}
 	end := q.At
-	if !end.Known() {
+	if !end.Known() || end == y.Quote.At { // a line without a time has that of the line before
 		end = r.Finished
 	}
 	if end.Compare(y.Last) == evidence.Before {
