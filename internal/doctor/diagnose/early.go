@@ -54,7 +54,7 @@ func (s *subject) judgeEarly(app *evidence.Container, e early, y calls.Call) (re
 	case name && !s.Capture.Resolves, !name && fate.Taken == no, s.listensAnyway(fate, y):
 		return result.Finding{}, false
 	}
-	run := s.Serving[fate.Run]
+	run := s.Active(fate.Listening)
 	if e.started && y.At.Compare(run.Started) == evidence.Before {
 		return result.Finding{}, false
 	}

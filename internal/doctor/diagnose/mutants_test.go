@@ -21,7 +21,6 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a gate's own lines are calls":                  {File: "calls/calls.go", From: `bytes.Contains(h.Line.Text, []byte(contract.GateSays))`, To: `false`},
 		"a proxy that was told to stop stays":           {File: "shutdown.go", From: `last.Stops.At.Known() && s.Proxy.Kind == startup.Plain`, To: `false`},
 		"a restart does not hide the first start":       {File: "slow.go", From: `start.AtMost`, To: `false`},
-		"a hook that failed is a death":                 {File: "race.go", From: `!s.HookFailed()`, To: `true`},
 		"a likely zone of the proxy is certain":         {File: "race.go", From: `assumed = s.ProxyZone`, To: ``},
 		"long after the proxy's start it is sure":       {File: "race.go", From: `c.late`, To: `false`},
 		"a proxy that was replaced died":                {File: "proxy.go", From: `s.Replaced(v.Run)`, To: `false`},

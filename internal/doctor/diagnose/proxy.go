@@ -28,31 +28,45 @@ func proxyDied(s *subject) (out []result.Finding) {
 		if app == nil && len(crash) > 0 && len(s.Apps) > 0 {
 			app = s.Apps[0]
 		}
-		if app == nil || s.Replaced(v.Run) {
+		while, disproof := "", "an end of the proxy by a signal from outside"
+		switch oom := v.Reason == "OOMKilled"; {
+		case s.Replaced(v.Run), app == nil && !oom && !s.missed(v):
 			continue
+		case app != nil:
+			while, disproof = fmt.Sprintf(" while %s ran", app.Name), fmt.Sprintf("a run of %s that had ended before %s", app.Name, result.Instant(v.Finished))
 		}
 		f := result.Finding{
 			Code: "proxy-died", Container: s.Proxy.Name, Confidence: result.Certain,
-			Sentence: fmt.Sprintf("%s ended while %s ran: %s", s.Proxy.Name, app.Name, facts.ExitText(v.Run)),
+			Sentence: fmt.Sprintf("%s ended%s: %s", s.Proxy.Name, while, facts.ExitText(v.Run)),
 			Evidence: []evidence.Quote{s.Quote(v.Finished, "%s, run %d: %s", s.Proxy.Name, v.Number, facts.ExitText(v.Run))},
-			Disproof: fmt.Sprintf("a run of %s that had ended before %s", app.Name, result.Instant(v.Finished)),
+			Disproof: disproof,
 			Remedy:   s.SeeLog(s.Proxy.Name, v.Number),
 		}
 		if v.Reason == "OOMKilled" {
 			f.Code = "proxy-out-of-memory"
-			f.Sentence = fmt.Sprintf("%s ran out of memory while %s ran", s.Proxy.Name, app.Name)
+			f.Sentence = fmt.Sprintf("%s ran out of memory%s", s.Proxy.Name, while)
 			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or limit the configuration that it gets", s.Proxy.Name, s.MemoryLimit(s.Proxy.Name))}
 		}
 		f.Evidence = append(f.Evidence, crash...)
 		s.proxySays(&f, v.Run)
 		for _, y := range s.Calls {
-			if y.At.Compare(v.Finished) == evidence.After && (i+1 == len(s.Serving) || !s.Serving[i+1].Ready.At.Known() || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before) {
+			if y.At.Compare(v.Finished) != evidence.Before && y.At.Known() && (i+1 == len(s.Serving) || !s.Serving[i+1].Ready.At.Known() || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before) {
 				f.Evidence = append(f.Evidence, y.Quote)
 			}
 		}
 		out = append(out, f)
 	}
 	return out
+}
+
+// missed reports whether a run of the proxy failed by itself, and an application began to run afterwards, and so without
+// it, or ended in the same second.
+func (s *subject) missed(v facts.Service) bool {
+	return v.Exit != nil && *v.Exit != 0 && !exitOf(v.Run).Outside && slices.ContainsFunc(s.Apps, func(c *evidence.Container) bool {
+		return slices.ContainsFunc(c.Runs, func(r evidence.Run) bool {
+			return r.Started.Compare(v.Finished) == evidence.After || r.Finished.Known() && r.Finished.Compare(v.Finished) == evidence.CannotTell
+		})
+	})
 }
 
 // proxySays adds to the finding about the end of the proxy what its log says of it, unless it was ended from outside.
@@ -176,8 +190,8 @@ func neverReady(s *subject) (out []result.Finding) {
 		f.Sentence = fmt.Sprintf("%s is not ready; its log says: %s", s.Proxy.Name, told.Text)
 		f.Evidence, f.Remedy.Sentence = append(f.Evidence, told.Quotes...), why.Remedy(told.Text)
 	}
-	if status.State.Running == nil && f.Code == "proxy-not-ready" {
-		return nil // the rules about its end say more
+	if f.Code == "proxy-not-ready" && (status.State.Running == nil || f.Confidence == result.Possible && s.Proxy.Restarts == 0) {
+		return nil // the rules about its end say more; and one that began to run just now is starting
 	}
 	return []result.Finding{f}
 }

@@ -32,6 +32,9 @@ func startupRace(s *subject) (out []result.Finding) {
 		e, waits := s.AwaitsProxy(app.Name)
 		why, held := s.holdWithoutEffect()
 		switch {
+		case s.Unborn != nil:
+			f.Sentence = fmt.Sprintf("%s made a captured call, %s: %s, to which it goes, has never run", app.Name, s.EffectOf(y), s.Proxy.Name)
+			f.Remedy.Sentence = fmt.Sprintf("see first why %s does not start", s.Proxy.Name)
 		case waits && e.By == startup.Hold:
 			s.failedOpen(&f, app, y)
 		case held:
@@ -180,7 +183,7 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (result.Finding, 
 	if fate.Taken == perhaps && !y.To.Known() && s.Capture.TakesAll() && s.alone(app) {
 		fate.Taken = yes // in this pod only a captured call can have been refused
 	}
-	run, effect := s.Serving[fate.Run], s.EffectOf(y)
+	run, effect := s.Active(fate.Listening), s.EffectOf(y)
 	if effect.GoesOn && effect.Over != nil {
 		return result.Finding{}, false // its log says that the call succeeded later
 	}
@@ -234,13 +237,17 @@ func healed(app *evidence.Container, y calls.Call, proxy evidence.Time) bool {
 }
 
 // listensAnyway reports whether a refused call has another cause than a proxy that did not listen yet: it listened, or
-// had ended.
+// had ended during the run that made the call.
 func (s *subject) listensAnyway(fate chain.Fate, y calls.Call) bool {
 	if fate.Answer == yes || fate.Run < 0 {
-		return true
+		return s.Unborn == nil
+	}
+	var from evidence.Time
+	if r := s.Container(y.Container).Run(y.Run); r != nil {
+		from = r.Started
 	}
 	run := s.Serving[fate.Run]
-	return s.DiedBefore(fate.Run, y.At) && !s.HookFailed() || !run.Stays(y.At) && run.Running
+	return s.DiedBetween(fate.Run, from, y.At) || !run.Stays(y.At) && run.Running
 }
 
 // alone reports whether the pod has no other application that this one could call.

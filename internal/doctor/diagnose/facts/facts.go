@@ -29,7 +29,8 @@ type Pod struct {
 	Inits []*evidence.Container // init containers that no mesh has added, without native sidecars
 	Order podstart.Reading      // without edges if it cannot be understood
 
-	Serving []Service // runs of the proxy
+	Serving []Service       // runs of the proxy
+	Unborn  *evidence.Quote // shows that the proxy has never run, although the pod has one; nil: it has, or it is not known
 	Said    Said
 	// ProxyZone says which time zone was assumed for the proxy's logs; nil: none was.
 	ProxyZone *evidence.Quote

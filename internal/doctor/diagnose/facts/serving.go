@@ -151,6 +151,10 @@ func (p *Pod) readProxy(ctx context.Context) error {
 	for _, r := range p.Proxy.Runs {
 		p.Serving = append(p.Serving, p.service(r))
 	}
+	if w := p.Proxy.Waiting; w != nil && len(p.Serving) == 0 && p.Proxy.Restarts == 0 {
+		q := p.Quote(evidence.Time{}, "%s has never run, it waits (%s)", p.Proxy.Name, w.Reason)
+		p.Unborn = &q
+	}
 	if len(p.Serving) == 0 && p.Proxy.Restarts < 0 && slices.ContainsFunc(p.Apps, func(c *evidence.Container) bool { return c.Last() != nil }) {
 		p.Serving = append(p.Serving, p.service(evidence.Run{Number: -1})) // it has run, but its status was left out
 	}
@@ -240,6 +244,9 @@ type Listening struct {
 // Listened returns whether the proxy accepted connections at that time.
 func (p *Pod) Listened(at evidence.Time) Listening {
 	l := Listening{doctor.Perhaps, -1, nil}
+	if p.Unborn != nil {
+		return Listening{doctor.No, -1, []evidence.Quote{*p.Unborn}}
+	}
 	if !at.Known() {
 		if len(p.Serving) == 1 && p.Serving[0].Number == 0 && p.Serving[0].Stays(at) {
 			l.Run = 0 // whenever it was, no other run is meant
@@ -282,11 +289,20 @@ func (p *Pod) ReadyIsKnown() bool {
 	return slices.ContainsFunc(p.Serving, func(v Service) bool { return v.Ready.At.Known() })
 }
 
-// DiedBefore reports whether one of the proxy's runs Serving[0] to Serving[which] had ended before that time.
-func (p *Pod) DiedBefore(which int, at evidence.Time) bool {
+// DiedBetween reports whether one of the proxy's runs Serving[0] to Serving[which] had ended after one time, and perhaps
+// before another one.
+func (p *Pod) DiedBetween(which int, from, to evidence.Time) bool {
 	return slices.ContainsFunc(p.Serving[:which+1], func(v Service) bool {
-		return v.Finished.Known() && at.Compare(v.Finished) != evidence.Before
+		return v.Finished.Known() && to.Compare(v.Finished) != evidence.Before && (!from.Known() || from.Compare(v.Finished) == evidence.Before)
 	})
+}
+
+// Active returns the run of the proxy that was active or expected at a time; the zero value: none was.
+func (p *Pod) Active(l Listening) (v Service) {
+	if l.Run >= 0 {
+		v = p.Serving[l.Run]
+	}
+	return v
 }
 
 // HookFailed reports whether the kubelet killed the proxy because the proxy's postStart hook failed. The kubelet then
