@@ -28,6 +28,7 @@ type siblingCall struct {
 	run     *evidence.Run       // its last run that started before the call; nil: none did, or that is not known
 	deleted bool                // the pod is being deleted
 	up      bool                // its log says that it listened before the call
+	said    *evidence.Quote     // the line by which it says that it listens; nil: it has none
 }
 
 // siblingCauses has the remedies for calls to the own pod; the first that fits counts. The order of the containers is a
@@ -42,6 +43,12 @@ var siblingCauses = []siblingCause{
 		if r := c.serves.Run(0); r != nil && r.Started.Known() && c.At.Known() {
 			f.Sentence = fmt.Sprintf("%s called its own pod at %s before %s listened there", f.Container, c.To, c.serves.Name)
 			f.Evidence = append(f.Evidence, s.Quote(r.Started, "%s started", c.serves.Name))
+		} else if c.said != nil {
+			f.Sentence = fmt.Sprintf("%s called its own pod at %s, most likely before %s listened there", f.Container, c.To, c.serves.Name)
+			f.Evidence, f.Confidence = append(f.Evidence, *c.said), result.Likely
+			if c.said.At.Compare(c.At) == evidence.After {
+				f.Sentence = strings.Replace(f.Sentence, "most likely ", "", 1)
+			}
 		}
 		s.remedy(f, s.startPurpose(), c.serves.Name, f.Container, c.To.Port)
 	}},
@@ -57,7 +64,10 @@ var siblingCauses = []siblingCause{
 func (s *subject) sibling(f *result.Finding, y calls.Call) {
 	c := &siblingCall{Call: y, serves: s.listensAt(y), deleted: s.Deleted()}
 	if c.serves != nil {
-		said, _ := s.ListensAt(c.serves.Name, y.To.Port)
+		said, says := s.ListensAt(c.serves.Name, y.To.Port)
+		if says {
+			c.said = &said
+		}
 		c.up = said.At.Compare(y.At) == evidence.Before
 		for i, r := range c.serves.Runs {
 			if r.Started.Compare(y.At) == evidence.Before || !y.At.Known() && s.before(r, y) {

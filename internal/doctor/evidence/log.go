@@ -44,6 +44,20 @@ func NewLog(from Source, open func(context.Context) (io.ReadCloser, error), tail
 	return &Log{Source: from, Run: -1, open: open, tail: tail}
 }
 
+// Head returns the first bytes of the log, most at most, in whole lines unless a single one is longer.
+func (l *Log) Head(ctx context.Context, most int64) ([]byte, error) {
+	from, err := l.open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", l.Source, err)
+	}
+	defer from.Close()
+	text, err := io.ReadAll(io.LimitReader(from, most))
+	if end := bytes.LastIndexByte(text, '\n'); int64(len(text)) == most && end >= 0 {
+		text = text[:end+1]
+	}
+	return text, err
+}
+
 // At returns the source of a line.
 func (l *Log) At(line Line) Source {
 	s := l.Source

@@ -87,6 +87,7 @@ type Pod struct {
 	Notes      []Note
 	Omitted    Omitted  // what the evidence leaves out of Object
 	Row        *Row     // all that is known, if the evidence has only a line of kubectl get pods; Containers has those with a log then
+	Beside     []Beside // files that lie beside the pod and are of none of its containers, and the logs of few other pods
 	Node       *NodeRow // the line of kubectl get nodes of the pod's node; nil: there is none
 }
 
@@ -115,6 +116,13 @@ type NodeRow struct {
 	Status string // Ready, NotReady or Unknown, perhaps with ",SchedulingDisabled"
 	Age    time.Duration
 	Source Source
+}
+
+// Beside is a text that is of none of a pod's containers, and may say why its calls fail: a table, objects of other
+// kinds, what a network plugin dropped, the log of another pod.
+type Beside struct {
+	*Log
+	Of string // the pod and the container whose log it is; empty: a file of which only the name is known
 }
 
 // Name returns NAMESPACE/NAME.

@@ -1,6 +1,7 @@
 package described
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -192,7 +193,7 @@ func (r *reader) rows() {
 		if !ok || m == nil || number(ready) < 0 || number(of) < 0 || strings.Contains(c["name"], " ") || c["status"] == "" {
 			return
 		}
-		r.out.Pods = append(r.out.Pods, Row{Namespace: c["namespace"], Name: c["name"], Status: c["status"], Ready: number(ready), Of: number(of), Restarts: number(m[1]),
+		r.out.Pods = append(r.out.Pods, Row{Namespace: cmp.Or(c["namespace"], r.in), Name: c["name"], Status: c["status"], Ready: number(ready), Of: number(of), Restarts: number(m[1]),
 			Age: age(c["age"]), Line: r.at + 1})
 	}
 }

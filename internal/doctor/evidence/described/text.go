@@ -78,7 +78,7 @@ const (
 
 // Is reports whether a text looks like one that this package reads.
 func Is(head []byte) bool {
-	return named.Match(head) && inNamespace.Match(head) || hasUnits.Match(head) && hasState.Match(head) || eventsHead.Match(head) || rowsHead.Match(head) || nodesHead.Match(head)
+	return named.Match(head) && inNamespace.Match(head) || hasUnits.Match(head) && hasState.Match(head) || describes.Match(head) && hasState.Match(head) || eventsHead.Match(head) || rowsHead.Match(head) || nodesHead.Match(head)
 }
 
 const quoted = `(?m)^((?:[ \t]*>)*[ \t]*)`
@@ -92,6 +92,8 @@ var (
 	eventsHead  = regexp.MustCompile(quoted + `(?:(?:NAMESPACE|LAST SEEN|FIRST SEEN)[ \t]+.*REASON[ \t].*MESSAGE|Type[ \t]+Reason[ \t]+Age[ \t]+From[ \t]+Message|FirstSeen[ \t]+LastSeen[ \t]+Count)`)
 	rowsHead    = regexp.MustCompile(quoted + `(?:NAMESPACE[ \t]+)?NAME[ \t]+READY[ \t]+STATUS[ \t]+RESTARTS[ \t]+AGE`)
 	nodesHead   = regexp.MustCompile(quoted + `NAME[ \t]+STATUS[ \t]+ROLES[ \t]+AGE[ \t]+VERSION`)
+	describes   = regexp.MustCompile(`(?m)\bkubectl\b.*\bdescribe[ \t]+(?:-\S+[ \t]+)*(?:po|pods?)[ \t/]+([a-z0-9][-a-z0-9.]*)`)
+	commandIn   = regexp.MustCompile(`\bkubectl\b.*[ \t](?:-n|--namespace)[ \t=]*([a-z0-9][-a-z0-9]*)`)
 	outside     = regexp.MustCompile("^[ \t>]*(?:```|~~~)") // a fence of Markdown
 )
 
@@ -119,6 +121,8 @@ type reader struct {
 	number int
 	at     int
 	object *object // that is being read; nil: none
+	in     string  // the namespace that the last command names
+	of     string  // the pod that the last command describes; empty: none, or its description has begun
 	tries  int     // lines at which a description that was cut off might have begun
 	out    Text
 }
@@ -126,11 +130,17 @@ type reader struct {
 // step reads the line at which the reader is, and perhaps those of its table.
 func (r *reader) step() {
 	line := r.lines[r.at]
+	r.command(line)
 	switch prefix, begins := r.begins(line); {
 	case begins && len(r.out.Objects) < mostObjects:
 		r.end()
 		r.object = newObject(prefix, r.at+1)
 		r.object.line(line)
+	case r.of != "" && r.object == nil && r.fragment(line):
+		r.object = newObject("", r.at+1)
+		for _, text := range []string{"Name: " + r.of, "Namespace: " + r.in, "Containers:", line} {
+			r.object.line(text)
+		}
 	case outside.MatchString(line):
 		r.end()
 	case rowsHead.MatchString(line):
@@ -154,6 +164,29 @@ func (r *reader) step() {
 		r.object.line(line)
 	}
 	r.at++
+}
+
+// command reads a command of kubectl, which ends what came before. What it prints may have been cut to some lines of it.
+func (r *reader) command(line string) {
+	if !strings.Contains(line, "kubectl ") {
+		return
+	}
+	if strings.HasPrefix(strings.TrimLeft(line, " \t>"), "$ ") {
+		r.end()
+	}
+	if m := commandIn.FindStringSubmatch(line); m != nil {
+		r.in = m[1]
+	}
+	r.of = ""
+	if m := describes.FindStringSubmatch(line); m != nil {
+		r.of = m[1]
+	}
+}
+
+// fragment reports whether a line is the name of a container, with its state in the next lines: of the description of a
+// pod nothing else is there, as grep prints it.
+func (r *reader) fragment(line string) bool {
+	return unitName.MatchString(line) && line != strings.TrimLeft(line, " \t") && slices.ContainsFunc(r.lines[r.at+1:min(r.at+40, len(r.lines))], hasState.MatchString)
 }
 
 // begins reports whether a description begins at the current line, and returns what precedes each of its lines. It may
@@ -185,6 +218,7 @@ func (r *reader) end() {
 	if r.object != nil {
 		if o, is := r.object.done(); is {
 			r.out.Objects = append(r.out.Objects, o)
+			r.of = ""
 		}
 	}
 	r.object = nil

@@ -32,6 +32,8 @@ type bundle struct {
 	configs  map[string]evidence.Config   // by kind, namespace and name
 	parts    []part                       // of objects that name no pod
 	texts    []placedText
+	beside   []placedLog
+	other    bool           // the file that is being read has objects of other kinds than those of a pod and its owners
 	gaps     bool           // the document that is being read leaves something out
 	at       map[string]int // index in pods, by name and UID
 	depth    int            // nesting depth of the list that is being read
@@ -106,6 +108,7 @@ func (b *bundle) finish(ctx context.Context) (pods []*evidence.Pod, unused []evi
 		l.Truncated = l.Truncated || slices.Contains(b.cut, l.Source.File)
 		b.giveLog(l)
 	}
+	b.giveBeside()
 	for _, j := range b.journals {
 		if p, why := b.onlyPod(j.folder); p != nil {
 			p.Journal = j.Journal
@@ -232,6 +235,7 @@ func (b *bundle) giveEvents(p *evidence.Pod, byAbout map[string][]int) {
 func (b *bundle) giveLog(l placedLog) {
 	candidates := b.near(l.folder, l.name)
 	if len(candidates) == 0 {
+		b.addBeside(l, nil)
 		b.unused(l.Source, "no pod of the evidence is %s; want its object beside the log, as kubectl get pod NAME -o yaml prints it", l.describe())
 		return
 	}
@@ -245,6 +249,10 @@ func (b *bundle) giveLog(l placedLog) {
 			l.previous = false
 			found = append(found, match{p, c})
 		} else if c := l.containerIn(p); c != nil {
+			found = append(found, match{p, c})
+		} else if len(candidates) > 1 {
+			continue
+		} else if c := b.uncounted(p, l); c != nil {
 			found = append(found, match{p, c})
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/base/manifest/decodeerror"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/partial"
 )
 
 // owners are the kinds of objects that own pods.
@@ -117,7 +118,7 @@ func (b *bundle) json(from evidence.Source, text []byte) []byte {
 // mended converts YAML in which lines stand for others that a person left out, or that was cut off within a line. It
 // returns nil if it is not YAML without these either.
 func (b *bundle) mended(text []byte) []byte {
-	rest, are := withoutGaps(text)
+	rest, are := partial.WithoutGaps(text)
 	for range 3 {
 		if raw, err := manifest.JSON(rest); err == nil && are {
 			b.gaps = true
@@ -208,7 +209,10 @@ func (b *bundle) object(folder string, from evidence.Source, raw []byte, apiVers
 		}
 	case configs[head.Kind] && (head.APIVersion == "v1" || head.APIVersion == ""):
 		b.addConfig(head.Kind, from, raw)
-	case head.Kind != "Pod" && head.Kind != "Event" && !owners[head.Kind], !b.hold(from, raw):
+		b.other = b.other || head.Kind != "Secret"
+	case head.Kind != "Pod" && head.Kind != "Event" && !owners[head.Kind]:
+		b.other = true
+	case !b.hold(from, raw):
 	case head.Kind == "Pod":
 		b.addPod(folder, from, raw)
 	case head.Kind == "Event":

@@ -266,16 +266,17 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 	case bytes.Contains(head, []byte("==== START logs for container ")):
 		return within(shown, r.sections(in, open, folder, from))
 	case slices.Contains(objectEnds, end), end == "" && isObject(trimmed):
-		r.readObjects(in, folder, from)
+		r.readObjects(in, open, folder, from)
 	case slices.Contains(logEnds, end) && described.Is(head):
 		r.text(in, open, folder, from)
 	case end != ".log" && slices.Contains(logEnds, end) && objectsIn(head) != nil:
-		r.readObjects(in, folder, from)
+		r.readObjects(in, open, folder, from)
 	case end == ".md": // notes of people, which need no note
 	case strings.Contains(base, "stats") || end == ".prom": // Envoy's statistics are not used, and need no note
 	default:
 		if why := noLog(head, end); why != "" {
 			r.unused(from, "%s", why)
+			r.addBeside(logIn(open, folder, from, 0, -1), head)
 		} else {
 			r.addLog(open, folder, from, 0, -1)
 		}
@@ -321,7 +322,8 @@ func isObject(text []byte) bool {
 		bytes.HasPrefix(text, []byte("---\n")) || bytes.Contains(text, []byte(`"process_started"`))
 }
 
-func (r *reader) readObjects(in io.Reader, folder string, from evidence.Source) {
+func (r *reader) readObjects(in io.Reader, open opener, folder string, from evidence.Source) {
+	r.other = false
 	data, err := io.ReadAll(io.LimitReader(in, r.o.Objects+1))
 	switch {
 	case err != nil:
@@ -333,11 +335,20 @@ func (r *reader) readObjects(in io.Reader, folder string, from evidence.Source) 
 	default:
 		r.parse(folder, from.File, data)
 	}
+	if r.other {
+		r.addBeside(logIn(open, folder, from, 0, -1), data[:min(len(data), mostBegin)])
+	}
 }
 
-// addLog adds a log: the part of a file that starts at the offset begin and has size bytes. If size is negative, the
-// log extends to the end of the file.
+// addLog adds a log, as logIn returns it.
 func (r *reader) addLog(open opener, folder string, from evidence.Source, begin, size int64) *placedLog {
+	r.logs = append(r.logs, logIn(open, folder, from, begin, size))
+	return &r.logs[len(r.logs)-1]
+}
+
+// logIn returns a log: the part of a file that starts at the offset begin and has size bytes. If size is negative, the
+// log extends to the end of the file.
+func logIn(open opener, folder string, from evidence.Source, begin, size int64) placedLog {
 	part := func() (archive.Text, int64, error) {
 		f, end, err := open()
 		if size >= 0 {
@@ -363,8 +374,7 @@ func (r *reader) addLog(open opener, folder string, from evidence.Source, begin,
 		defer f.Close()
 		return io.ReadAll(io.NewSectionReader(f, max(begin, end-int64(most)), int64(most)))
 	}
-	r.logs = append(r.logs, placedLog{Log: evidence.NewLog(from, whole, tail), name: nameOf(from.File), folder: folder})
-	return &r.logs[len(r.logs)-1]
+	return placedLog{Log: evidence.NewLog(from, whole, tail), name: nameOf(from.File), folder: folder}
 }
 
 // sections reads a file of kubectl cluster-info dump. That is the logs.txt of a pod, or the whole dump in one stream,

@@ -90,7 +90,12 @@ func (b *bundle) addTexts() {
 	b.addRows(gone)
 	b.addNodes(gone)
 	at := -1
-	b.logs = slices.DeleteFunc(b.logs, func(placedLog) bool { at++; return gone[at] })
+	b.logs = slices.DeleteFunc(b.logs, func(l placedLog) bool {
+		if at++; gone[at] {
+			b.addBeside(l, nil)
+		}
+		return gone[at]
+	})
 	b.looseLogs(func(p *evidence.Pod) []byte {
 		i := slices.IndexFunc(b.texts, func(t placedText) bool { return t.from.File == p.Source.File })
 		if i < 0 {
@@ -182,7 +187,7 @@ func (b *bundle) namespaceOf(kind, name string) string {
 }
 
 // addRows adds the lines of kubectl get pods, if there is nothing else. Of several, those that are well are left out,
-// unless all are.
+// unless all are; then those that never restarted.
 func (b *bundle) addRows(of map[int]bool) {
 	if len(b.pods) > 0 || len(b.works) > 0 {
 		return
@@ -191,7 +196,7 @@ func (b *bundle) addRows(of map[int]bool) {
 		described.Row
 		placedText
 	}
-	var all, ill []row
+	var all, ill, restarted []row
 	for _, t := range b.texts {
 		for _, r := range t.Pods {
 			if !of[t.log] {
@@ -201,10 +206,16 @@ func (b *bundle) addRows(of map[int]bool) {
 			if !(r.Ready == r.Of && r.Status == "Running" || r.Status == "Completed") {
 				ill = append(ill, row{r, t})
 			}
+			if r.Restarts > 0 {
+				restarted = append(restarted, row{r, t})
+			}
 		}
 	}
-	if len(ill) > 0 {
+	switch {
+	case len(ill) > 0:
 		all = ill
+	case len(restarted) > 0 && len(b.logs) > len(of): // with logs, which are of the one that restarted
+		all = restarted
 	}
 	for _, r := range all {
 		p := &evidence.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}, Source: evidence.Source{Kind: evidence.FromPod, File: r.from.File, Line: r.Line},
