@@ -61,7 +61,7 @@ func TestWhichLogIsToBeSeen(t *testing.T) {
 		"of a container that runs again":       {spec: spec, status: statusWith("", "web", restarted), code: "app-crash", does: "see the end of its log", command: "kubectl -n shop logs web-1 -c web --previous", decide: "--previous"},
 		"its log tells":                        {spec: once, status: statusWith("", "web", endedOnce), files: map[string]string{"web.log": "starting\nError: colour beige is not served here\n"}, code: "app-crash", does: "correct what its log says: Error: colour beige", command: "-", not: "see the end"},
 		"its log tells, and what is to be done": {
-			spec: once, status: statusWith("", "web", endedOnce), files: map[string]string{"web.log": "Error: unrecognized option '--colour'\n"}, code: "app-crash", does: "correct the arguments of the container", command: "-",
+			spec: once, status: statusWith("", "web", endedOnce), files: map[string]string{"web.log": "Error: unrecognized option '--colour'\n"}, code: "app-crash", does: "take --colour out of the arguments of the container", command: "-",
 		},
 		"its log does not tell": {spec: once, status: statusWith("", "web", endedOnce), files: map[string]string{"web.log": "2026-03-02T13:00:11Z INFO tables are read\n"}, code: "app-crash", does: "its log ends with: tables are read", command: "-", not: "see the end"},
 		"its log is empty":      {spec: once, status: statusWith("", "web", endedOnce), files: map[string]string{"web.log": ""}, code: "app-crash", does: "", not: "see the end of its log,"},
@@ -86,7 +86,7 @@ func TestAdviceFitsTheOwner(t *testing.T) {
 		"a pod of a set was preempted": {spec: spec, meta: by("apps/v1, kind: ReplicaSet"), status: statusWith(preempted, "web", running), code: "evicted", does: "ReplicaSet up creates another one"},
 		"a pod of a Job was preempted": {spec: spec, meta: by("batch/v1, kind: Job"), status: statusWith(preempted, "web", running), code: "evicted", does: "as long as its backoffLimit allows"},
 		"a static pod":                 {spec: spec + ", nodeName: n1", meta: ", annotations: {kubernetes.io/config.source: file}" + by("v1, kind: Node"), status: statusWith("", "web", waits), files: log, code: "app-crash", does: "static pod: change it in its file on node n1"},
-		"a pod that is none":           {spec: spec + ", nodeName: n1", meta: by("apps/v1, kind: DaemonSet"), status: statusWith("", "web", waits), files: log, code: "app-crash", does: "correct the arguments of the container: this version of its program does not know one of them"},
+		"a pod that is none":           {spec: spec + ", nodeName: n1", meta: by("apps/v1, kind: DaemonSet"), status: statusWith("", "web", waits), files: log, code: "app-crash", does: "take --colour out of the arguments of the container, or correct it"},
 	})
 	files := map[string]string{"pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web-n1, namespace: kube-system" + by("v1, kind: Node") + "}\nspec: {nodeName: n1, " + spec + "}\nstatus: {" + statusWith("", "web", waits) + "}\n"}
 	for _, m := range diagnoseFiles(t, files).Missing {

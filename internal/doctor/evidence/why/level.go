@@ -21,7 +21,7 @@ const (
 // levels are the words and numbers of levels: those of syslog, of the usual libraries, of .NET's console, and pino's numbers.
 var levels = map[string]Level{
 	"trace": Debug, "debug": Debug, "trce": Debug, "dbug": Debug, "verbose": Debug, "fine": Debug, "10": Debug, "20": Debug,
-	"info": Info, "information": Info, "notice": Info, "log": Info, "30": Info, "i": Info,
+	"info": Info, "information": Info, "notice": Info, "30": Info, "i": Info,
 	"warn": Warning, "warning": Warning, "40": Warning, "w": Warning,
 	"error": Error, "err": Error, "severe": Error, "fail": Error, "failure": Error, "50": Error, "e": Error,
 	"fatal": Fatal, "panic": Fatal, "crit": Fatal, "critical": Fatal, "alert": Fatal, "emerg": Fatal, "emergency": Fatal, "dpanic": Fatal, "60": Fatal, "f": Fatal,
@@ -29,7 +29,7 @@ var levels = map[string]Level{
 
 // levelForms are the places of a line at which programs write its level; the first that fits counts.
 var levelForms = []*regexp.Regexp{
-	regexp.MustCompile(`^\{.*?"(?:@l|l|lvl|[Ll]evel|[Ss]everity|log\.level|levelname|log_?[Ll]evel|LogLevel|[Ss]everityText)"\s*:\s*"?([A-Za-z]+|\d\d)\b`),
+	regexp.MustCompile(`^\{.*?"(?:@l|l|s|lvl|[Ll]evel|[Ss]everity|log\.level|levelname|log_?[Ll]evel|LogLevel|[Ss]everityText)"\s*:\s*"?([A-Za-z]+|\d\d)\b`),
 	regexp.MustCompile(`(?:^|\s)(?:level|lvl|severity)=["']?([A-Za-z]+)`),
 	regexp.MustCompile(`^([IWEF])\d{4}(?:\d{4})? +\d\d:\d\d`),
 	regexp.MustCompile(`^([IWEF]), \[`),                                               // Ruby's Logger
@@ -68,10 +68,13 @@ func LevelOf(line string) Level {
 
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// plain returns a line without colours.
+// boxes are what stands before each line of a message of several lines.
+var boxes = regexp.MustCompile(`^\s*(?:[│╷╵]|\|(?:\s|$))\s?`)
+
+// plain returns a line without colours, and without the border of a box.
 func plain(line string) string {
-	if strings.IndexByte(line, 0x1b) < 0 {
-		return line
+	if strings.IndexByte(line, 0x1b) >= 0 {
+		line = colours.ReplaceAllString(line, "")
 	}
-	return colours.ReplaceAllString(line, "")
+	return boxes.ReplaceAllString(line, "")
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"outrider.dev/internal/doctor/evidence/timestamp"
@@ -12,7 +13,7 @@ import (
 // Names of the fields that hold a message, and of those that hold an error.
 var (
 	messageFields = []string{"msg", "message", "Message", "@m", "@mt", "RenderedMessage", "MessageTemplate", "short_message", "text", "event", "log"}
-	errorFields   = []string{"error", "err", "exception", "Exception", "@x", "error.message", "exc_info", "stack", "stack_trace", "cause", "reason", "detail", "details"}
+	errorFields   = []string{"error", "err", "exception", "Exception", "@x", "error.message", "exc_info", "stack", "stack_trace", "cause", "reason", "detail", "details", "errmsg"}
 )
 
 // detailFields hold what a message is about, if the line has no field with an error.
@@ -39,6 +40,14 @@ func Say(line string) string {
 	if text := ofFields(line); text != "" {
 		return text
 	}
+	if strings.HasPrefix(line, "--- FAIL") || strings.HasPrefix(line, "FAILED ") {
+		return line // the runner of tests
+	}
+	return withFields(ofText(line))
+}
+
+// ofText returns the message of a line that is neither an object nor consists of fields.
+func ofText(line string) string {
 	headed := false
 	if s, ok := timestamp.Find([]byte(line)); ok && s.At <= 8 && s.Form != timestamp.JSON {
 		line, headed = strings.TrimLeft(strings.TrimPrefix(line[s.End:], "s]"), "] "), true
@@ -62,23 +71,53 @@ func Say(line string) string {
 	return strings.TrimSpace(line)
 }
 
-var messageOfJSON = regexp.MustCompile(`"(?:msg|message)"\s*:\s*"((?:[^"\\]|\\.)*)`)
+// ofCut matches the fields of an object whose end was cut off.
+var ofCut = regexp.MustCompile(`"([\w.@]+)"\s*:\s*"((?:[^"\\]|\\.)*)`)
 
 // ofJSON returns the message and the error of a line that is a JSON object; empty: it is none, or has neither.
 func ofJSON(line string) string {
 	var o map[string]any
 	if json.Unmarshal([]byte(line), &o) != nil { // a long line was cut
-		if m := messageOfJSON.FindStringSubmatch(line); m != nil {
-			return strings.ReplaceAll(m[1], `\"`, `"`)
+		o = map[string]any{}
+		for _, m := range ofCut.FindAllStringSubmatch(line, 64) {
+			if _, has := o[m[1]]; !has {
+				o[m[1]] = unquote(`"` + strings.TrimSuffix(m[2], `\`) + `"`)
+			}
 		}
-		return ""
 	}
 	if in, is := o["fields"].(map[string]any); is { // tracing of Rust
 		o = in
 	}
 	message := field(o, messageFields)
-	return joined(message, cmp.Or(field(o, errorFields), detail(message, func(name string) string { return list(o[name]) })))
+	err := field(o, errorFields)
+	if in, is := o["attr"].(map[string]any); is && err == "" { // MongoDB
+		err = field(in, errorFields)
+	}
+	return joined(message, cmp.Or(err, detail(message, func(name string) string { return list(o[name]) })))
 }
+
+// essence returns the line of a text that tells most, with its cause.
+func essence(text string) string {
+	text = strings.TrimSpace(text)
+	first, rest, more := strings.Cut(text, "\n")
+	if !more || strings.TrimSpace(rest) == "" {
+		return first
+	}
+	text = strings.ReplaceAll(text, `\n`, " ") // a text within the text is one line: no deeper
+	var lines []Line
+	for i, l := range strings.Split(text, "\n") {
+		if lines = append(lines, Line{Number: i + 1, Text: []byte(l)}); i == mostOfText {
+			break
+		}
+	}
+	if r, found := Find(lines, func(b []byte) string { return string(b) }); found {
+		return r.Text
+	}
+	return first
+}
+
+// mostOfText is the number of lines of a text in a field that are looked at.
+const mostOfText = 64
 
 // list returns a text, or a list of texts.
 func list(v any) string {
@@ -107,18 +146,20 @@ func detail(message string, value func(string) string) string {
 	return ""
 }
 
-// field returns the first line of the first of some fields that is a text, or an object with a message.
+// field returns the essence of the first of some fields that is a text, or an object with a message.
 func field(o map[string]any, names []string) string {
 	for _, name := range names {
 		switch v := o[name].(type) {
 		case string:
-			if first, _, _ := strings.Cut(strings.TrimSpace(v), "\n"); first != "" {
-				return first
+			if text := essence(v); text != "" {
+				return text
 			}
 		case map[string]any:
-			if s, is := v["message"].(string); is {
-				first, _, _ := strings.Cut(s, "\n")
-				return first
+			for _, of := range []string{"stack", "stack_trace", "message", "errmsg", "msg"} {
+				text, is := v[of].(string)
+				if text = essence(text); is && text != "" && (!strings.HasPrefix(of, "stack") || strings.Contains(text, ", caused by ")) {
+					return text
+				}
 			}
 		}
 	}
@@ -144,14 +185,11 @@ func ofFields(line string) string {
 	if m == nil {
 		return ""
 	}
-	unquote := func(s string) string {
-		return strings.ReplaceAll(strings.Trim(s, `"`), `\"`, `"`)
-	}
 	err := ""
 	if e := errorField.FindStringSubmatch(line); e != nil {
-		err = unquote(e[1])
+		err = essence(unquote(e[1]))
 	}
-	message := unquote(m[1])
+	message := essence(unquote(m[1]))
 	return joined(message, cmp.Or(err, detail(message, func(name string) string {
 		for _, e := range detailField.FindAllStringSubmatch(line, 16) {
 			if e[1] == name {
@@ -160,4 +198,28 @@ func ofFields(line string) string {
 		}
 		return ""
 	})))
+}
+
+// unquote returns a text without quotes, and with its escaped characters.
+func unquote(s string) string {
+	if text, err := strconv.Unquote(s); err == nil {
+		return text
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(strings.Trim(s, `"`), `\"`, `"`), `\n`, "\n")
+}
+
+// fieldsAfter match a message with fields after it, as klog and zap's console write it.
+var fieldsAfter = []*regexp.Regexp{
+	regexp.MustCompile(`^("(?:[^"\\]|\\.)*")(?: .*)? (?:err|error)=("(?:[^"\\]|\\.)*")`),
+	regexp.MustCompile(`^([^{]*?)\s*\{.*"(?:error|err)": *("(?:[^"\\]|\\.)*")`),
+}
+
+// withFields returns a message with the error of the fields that stand after it.
+func withFields(text string) string {
+	for _, form := range fieldsAfter {
+		if m := form.FindStringSubmatch(text); m != nil {
+			return joined(unquote(m[1]), essence(unquote(m[2])))
+		}
+	}
+	return text
 }
