@@ -12,6 +12,10 @@ const quick = "TestLimitsOfRules|TestCreation|TestCreationOfSome|TestWords|TestS
 // The tests notice each mutant of the code that decides between a race and another cause.
 func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestAParkedCallIsNoRace|TestAnAssumedZoneIsNotCertain|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart|TestAProxyThatWasReplaced", map[string]mutants.Mutant{
+		"a line has the time of the line before":        {File: "calls/moment.go", From: `h.Line.Time.Known() && !borrows(h)`, To: `h.Line.Time.Known()`, Tests: "TestMomentsOfLines"},
+		"the cause of an error has no time":             {File: "calls/moment.go", From: `why.LevelOf(text) < why.Warning && !Fails(text)`, To: `true`, Tests: "TestMomentsOfLines"},
+		"the last word is of the whole run":             {File: "calls/moment.go", From: `end.At.Sub(t.At) > lastWord`, To: `false`, Tests: "TestMomentsOfLines"},
+		"a line may come after the next one":            {File: "calls/moment.go", From: `x.Time.Known() && !x.Continues && x.Likely.Clock == t.Clock`, To: `false`, Tests: "TestMomentsOfLines"},
 		"what the capture leaves out is a race":         {File: "race.go", From: `fate.Taken == no || s.Capture.Parks || s.listensAnyway(fate, y)`, To: `s.Capture.Parks || s.listensAnyway(fate, y)`},
 		"a call that is parked is a race":               {File: "race.go", From: `fate.Taken == no || s.Capture.Parks || s.listensAnyway(fate, y)`, To: `fate.Taken == no || s.listensAnyway(fate, y)`},
 		"a call of a ready proxy is a race":             {File: "race.go", From: `fate.Answer == yes || fate.Run < 0`, To: `fate.Run < 0`},

@@ -183,7 +183,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		if !slices.ContainsFunc(wordings, func(w evidence.Pattern) bool { return w.Name == h.Pattern }) || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
 		}
-		if isStored(h.Line) || belongs(h) || !off && l.Before(h.Line.Likely) {
+		if isStored(placed(h.Line, timeOf(p, by, l, h.Line.Time))) || belongs(h) || !off && l.Before(h.Line.Likely) {
 			continue
 		}
 		k, presumed := key{Failure(h.Pattern), destinationOf(h)}, false
@@ -212,7 +212,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 				k.to, variable, presumed = doctor.Destination{}, nil, false // the address of the proxy that answered
 			}
 		}
-		at := timeOf(p, by, l, h.Line.Likely)
+		at := momentOf(p, by, l, h, last, h.Line.Likely)
 		if i, seen := first[k]; seen {
 			c[i].More++
 			c[i].Last = at
@@ -227,7 +227,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		}
 		first[k] = len(c)
 		c = append(c, Call{
-			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, Presumed: presumed, Named: variable, At: timeOf(p, by, l, h.Line.Time), Likely: at, Last: at,
+			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, Presumed: presumed, Named: variable, At: momentOf(p, by, l, h, last, h.Line.Time), Likely: at, Last: at,
 			Quote: l.Quote(h.Line, secrets),
 		})
 	}
@@ -316,28 +316,6 @@ func namedBefore(found []evidence.Hit, line int) (to doctor.Destination, is bool
 		}
 	}
 	return to, to.Known()
-}
-
-// timeOf returns the time of a line. If the line has none on the node's clock, or one long before the run, it returns
-// the start of the run, with the length of the run as the error.
-func timeOf(p *evidence.Pod, c *evidence.Container, l *evidence.Log, of evidence.Time) evidence.Time {
-	if of.Known() && of.Clock == evidence.NodeClock && !l.Before(of) {
-		return of
-	}
-	run := c.Run(l.Run)
-	if run == nil || !run.Started.Known() {
-		return evidence.Time{}
-	}
-	t := run.Started
-	switch {
-	case run.Finished.Known():
-		t.Error = run.Finished.Latest().Sub(t.At)
-	case p.Taken.Known():
-		t.Error = p.Taken.Latest().Sub(t.At)
-	default:
-		return evidence.Time{}
-	}
-	return t
 }
 
 // Placed returns the call with its time by the likely zone of its log, and a quote that states this assumption. The

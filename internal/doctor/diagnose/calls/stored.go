@@ -38,6 +38,15 @@ func isStored(line evidence.Line) bool {
 	return (limit == old || level == why.NoLevel) && isDated(line, limit)
 }
 
+// placed returns a line with a time, if it has none itself: a time within its run, beside which the dates in it are of
+// another day or not.
+func placed(line evidence.Line, within evidence.Time) evidence.Line {
+	if !line.Time.Known() {
+		line.Time = within
+	}
+	return line
+}
+
 // belongs reports whether the line of a hit belongs to one that prints an error of another time, as the frames of its
 // stack trace.
 func belongs(h evidence.Hit) bool {

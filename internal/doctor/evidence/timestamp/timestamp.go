@@ -63,27 +63,13 @@ func Find(line []byte) (Stamp, bool) {
 			continue
 		}
 		if beginsToken(line, i) {
-			if s, ok := at(line, i, i == start); ok && !ofBuild(line[:i]) {
+			if s, ok := at(line, i, i == start); ok && !ofOther(line[start:i], line[s.End:]) {
 				return s, true
 			}
 		}
 		i++
 	}
 	return Stamp{}, false
-}
-
-// built are the words before the date of a program's build. It is in the lines with which programs begin, and is no
-// time of the line.
-var built = [][]byte{[]byte("built"), []byte("build"), []byte("compiled"), []byte("release "), []byte("released"), []byte("buildtime"), []byte("revision"), []byte("commit")}
-
-// ofBuild reports whether the text before a date says that it is the date of the program's build. Of a line that begins
-// with its level, only the text after it counts.
-func ofBuild(before []byte) bool {
-	before = bytes.ToLower(before)
-	return slices.ContainsFunc(built, func(word []byte) bool {
-		i := bytes.Index(before, word)
-		return i >= 0 && (i == 0 || !letter(before[i-1]))
-	})
 }
 
 // All returns the stamps with a date that are anywhere in a line, also in fields of a JSON object and in texts that the

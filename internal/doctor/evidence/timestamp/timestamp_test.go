@@ -229,3 +229,32 @@ func FuzzFind(f *testing.F) {
 		}
 	})
 }
+
+// A time within a text, a header or a field of something else is no time of the line.
+func TestTimesOfOthers(t *testing.T) {
+	right, all := 0, 0
+	check := func(own bool, lines ...string) {
+		for _, line := range lines {
+			all++
+			if _, ok := Find([]byte(line)); ok != own {
+				t.Errorf("own %t, want %t: %s", ok, own, line)
+				continue
+			}
+			right++
+		}
+	}
+	check(false,
+		`deploy-notes: last attempt (2026-11-23 13:19:40Z) ended with: refused`, `date: Mon, 23 Nov 2026 01:30:10 GMT`, `< Date: Mon, 23 Nov 2026 01:30:10 GMT`, `Last-Modified: Tue, 03 Mar 2026 08:00:00 GMT`,
+		`Expires: Wed, 04 Mar 2026 08:00:00 GMT`, `*  expire date: Nov 30 12:00:00 2027 GMT`, `Not Before: Mar  2 10:00:00 2026 GMT`, `restoring the snapshot of 2026-02-01T00:00:00Z`, `cache entry made at 2026-02-28 11:00:00 is stale`,
+		`job 17 enqueued_at=2026-03-01T09:00:00Z failed: connection refused`, `replaying event 4711 from 2026-02-27T01:02:03Z`, `token valid until 2026-03-02T11:00:00Z`, `letzter Lauf vom 2026-02-27 09:00:00 endete mit: x`,
+		`上次运行 2026-02-27 09:00:00 失败`, `x509: certificate has expired or is not yet valid: current time 2026-03-02T10:00:00Z is after 2026-02-28T00:00:00Z`, `dernier essai le 2026-02-27 09:00:00: refus`, `if-modified-since: Mon, 23 Nov 2026 01:30:10 GMT`,
+		`app v1.2 (build 2026-02-27 09:00:00)`, `Updated: 2026-02-27 09:00:00`, `expires=2026-02-27T09:00:00Z`,
+	)
+	check(true,
+		`2026-11-23 13:19:40 last attempt`, `INFO 2026-03-02 10:00:00 x`, `[main] INFO  2026-03-02T10:00:00Z x`, `10.0.0.1 - - [02/Mar/2026:10:00:00 +0000] "GET / HTTP/1.1" 200`, `10.0.0.1 - frank [02/Mar/2026:10:00:00 +0000] "GET /"`,
+		`level=info ts=2026-03-02T10:00:00Z msg=x`, `level=info msg="last attempt of today" time=2026-03-02T10:00:00Z`, `redis: 2026/11/20 09:30:05 pool.go:366: x`, `[mysql] 2026/11/20 09:30:05 packets.go:37: x`, `1:M 24 Nov 2026 03:18:19.480 * Ready`,
+		`E, [2026-11-24T03:18:19.480123 #1] ERROR -- : x`, `[worker 3] 2026-03-02 10:00:00 x`, `app-1  | 2026-03-02 10:00:00 x`, `<34>1 2026-03-02T10:00:00Z host app - - x`, `Mon, 02 Mar 2026 10:00:00 GMT express:router x`, `caller=main.go:3 ts=2026-03-02T10:00:00Z`,
+		`WARN [2026-03-02 10:00:00,000] x`, `[error] [client 10.0.0.1] 2026-03-02 10:00:00 x`, `pool-1-thread-2 INFO 2026-03-02 10:00:00 x`, `Server started at 2026-03-02 10:00:00`, `[Mon, 02 Mar 2026 10:00:00 GMT] GET / 200`, `main: 2026-03-02 10:00:00 x`,
+	)
+	t.Logf("%d of %d are right", right, all)
+}
