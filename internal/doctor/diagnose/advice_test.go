@@ -114,7 +114,7 @@ func TestWhatRefused(t *testing.T) {
 		"no proxy":                       {spec: spec, status: status, files: refused("10.2.3.4:5432"), code: "dependency-down", does: "check whether 10.2.3.4:5432 runs", not: "proxy"},
 		"no proxy, and no name":          {spec: spec, status: status, files: log("ERROR connection refused"), code: "dependency-down", does: "see what web called", not: "proxy"},
 		"the metadata server":            {spec: spec, status: status, files: refused("169.254.169.254:80"), code: "dependency-down", does: "check whether 169.254.169.254:80 (the node's metadata server) runs", not: "proxy"},
-		"the API server":                 {spec: spec, status: status, files: refused("10.96.0.1:443"), code: "dependency-down", does: "check whether 10.96.0.1:443 (most likely the API server) runs", not: "proxy"},
+		"the API server":                 {spec: spec, status: status, files: refused("10.96.0.1:443"), code: "dependency-down", does: "check whether 10.96.0.1:443 (most likely the API server) runs", not: "the proxy"},
 		"the name was not resolved":      {spec: spec, status: statusWith("", "web", waits), files: log("ERROR dial tcp: lookup db.shop on 10.96.0.10:53: no such host"), code: "name-not-resolved", does: "check whether the name is correct"},
 		"a later run did not meet it":    {spec: spec, status: status, files: map[string]string{"web.previous.log": "2026-03-02T13:00:11.500Z ERROR dial tcp: lookup db.shop on 10.96.0.10:53: no such host\n", "web.log": "2026-03-02T13:00:21.500Z INFO serving\n"}, code: "name-not-resolved", does: "DNS answered then"},
 		"the server of names is silent":  {spec: spec, status: statusWith("", "web", waits), files: log("ERROR getaddrinfo EAI_AGAIN db.shop"), code: "name-not-resolved", does: "DNS answered then"},

@@ -25,7 +25,7 @@ func dependencyDown(s *subject) (out []result.Finding) {
 	for _, app := range s.Work() {
 		seen := map[doctor.Destination]bool{}
 		for _, y := range s.Calls.By(app.Name) {
-			if seen[y.To] || s.GotOver(y) != nil || startsUp(s, y) {
+			if seen[y.To] || s.GotOver(y) != nil || startsUp(s, y) || s.whileStopping(y) {
 				continue
 			}
 			if f, found := s.atFarSide(app, y); found {
@@ -35,6 +35,12 @@ func dependencyDown(s *subject) (out []result.Finding) {
 		}
 	}
 	return out
+}
+
+// whileStopping reports whether a call failed after its own program was told to stop: what stopped it is the cause.
+func (s *subject) whileStopping(y calls.Call) bool {
+	_, told := s.StoppedItself(y.Container, y.Run, y.Quote.Source)
+	return told
 }
 
 // A farSide is a row of the table of causes at the destination of a call: the cause of calls of one failure and, unless
@@ -183,6 +189,11 @@ var farSides = []farSide{
 		remedy:   "see what {app} called then",
 	},
 	{
+		failure: calls.Refused, taken: []doctor.Answer{no}, when: toAPI, quotes: []quoted{whyNotTaken},
+		sentence: "{app} was refused at {to}{part}",
+		remedy:   "check whether {to} runs, and whether the pod's node reaches Services: kube-proxy, or what takes its place, must run there; let {app} retry until both do",
+	},
+	{
 		failure: calls.Refused, taken: []doctor.Answer{no}, confidence: result.Certain, quotes: []quoted{whyNotTaken},
 		sentence: "{app} was refused by {to} itself{part}",
 	},
@@ -223,6 +234,11 @@ func toHelperNotUp(s *subject, y calls.Call) bool { return !y.To.Known() && s.no
 func toNoSibling(s *subject, y calls.Call) bool {
 	return !y.To.Known() && len(s.siblings(y.Container)) == 0
 }
+
+// toAPI reports whether a call went to the Service of the API server, which the node answers if it has no endpoint there.
+func toAPI(s *subject, y calls.Call) bool {
+	return y.To.Port == 443 && strings.Contains(calls.WellKnown(y.To, s.Spec(y.Container), y.Quote.Text), calls.APIServer)
+}
 func isUnnamed(_ *subject, y calls.Call) bool { return !y.To.Known() }
 
 func toLoopback(_ *subject, y calls.Call) bool { return y.To.Loopback() }
@@ -262,7 +278,7 @@ func (s *subject) unreached(y calls.Call) bool {
 func nameNotResolved(s *subject) (out []result.Finding) {
 	for _, app := range s.Work() {
 		for _, y := range s.Calls.By(app.Name, calls.Unresolved) {
-			if s.GotOver(y) != nil {
+			if s.GotOver(y) != nil || s.whileStopping(y) {
 				continue
 			}
 			what, name := "the name "+y.To.Host, y.To.Host

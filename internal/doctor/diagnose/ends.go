@@ -266,6 +266,12 @@ func exitOf(r evidence.Run) states.Exit {
 
 // tell changes the finding about a run that ended by itself to what its log tells.
 func (s *subject) tell(f *result.Finding, c *evidence.Container, r evidence.Run, told evidence.Told) {
+	if stop, stopped := s.StoppedItself(c.Name, r.Number, told.Quotes[0].Source); stopped {
+		f.Sentence = fmt.Sprintf("%s was told to stop, and then ended with a failure of its own (%s)", c.Name, facts.ExitText(r))
+		f.Evidence, f.Disproof = append(f.Evidence, append([]evidence.Quote{stop}, told.Quotes...)...), "a failure before that line"
+		f.Remedy = finding.Remedy{Sentence: "see what ended it: a deletion, a probe, its node", Command: s.Kubectl("describe pod %s", s.Object.Name)}
+		return
+	}
 	f.Sentence = fmt.Sprintf("%s ended by itself: %s (%s)", c.Name, told.Text, facts.ExitText(r))
 	f.Evidence = append(f.Evidence, told.Quotes...)
 	f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), "correct what its log says: "+chain.Short(told.Text))

@@ -148,7 +148,11 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 				tail.Lines = append(tail.Lines, l.Quote(line, secrets))
 			}
 			out.Tails = append(out.Tails, tail)
-			if told, is := l.Told(c.Name, found, last, secrets); is {
+			of, ending := found, last
+			if ofTests(last) {
+				of, ending = ofFailures(found, last)
+			}
+			if told, is := l.Told(c.Name, of, ending, secrets); is {
 				out.Reasons = append(out.Reasons, told)
 			}
 			for _, h := range found {
@@ -178,12 +182,12 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		to      doctor.Destination
 	}
 	first := map[key]int{}
-	off := isOff(l, last)
+	off, tests := isOff(l, last), ofTests(last)
 	for _, h := range found {
 		if !slices.ContainsFunc(wordings, func(w evidence.Pattern) bool { return w.Name == h.Pattern }) || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
 		}
-		if isStored(placed(h.Line, timeOf(p, by, l, h.Line.Time))) || belongs(h) || !off && l.Before(h.Line.Likely) {
+		if isStored(placed(h.Line, timeOf(p, by, l, h.Line.Time))) || belongs(h) || !off && l.Before(h.Line.Likely) || tests && isTested(h, last) {
 			continue
 		}
 		k, presumed := key{Failure(h.Pattern), destinationOf(h)}, false

@@ -10,14 +10,15 @@ import (
 	"outrider.dev/internal/doctor"
 )
 
-const apiServer = "the API server"
+// APIServer is what [WellKnown] says of the API server.
+const APIServer = "the API server"
 
 // wellKnown has hosts that are the same in all clusters, with what answers there. Sources: the documentation of AWS,
 // Google Cloud, Azure and Alibaba Cloud; Service kubernetes of namespace default.
 var wellKnown = map[string]string{
 	"169.254.169.254": metadata, "fd00:ec2::254": metadata, "100.100.100.200": metadata, "metadata.google.internal": metadata, "metadata": metadata,
 	"169.254.170.2": "the credentials server of ECS", "169.254.170.23": "EKS's Pod Identity Agent on the node", "fd00:ec2::23": "EKS's Pod Identity Agent on the node",
-	"kubernetes": apiServer, "kubernetes.default": apiServer, "kubernetes.default.svc": apiServer, "kubernetes.default.svc.cluster.local": apiServer,
+	"kubernetes": APIServer, "kubernetes.default": APIServer, "kubernetes.default.svc": APIServer, "kubernetes.default.svc.cluster.local": APIServer,
 }
 
 const metadata = "the node's metadata server"
@@ -40,15 +41,15 @@ func WellKnown(to doctor.Destination, spec *corev1.Container, text string) strin
 	if spec != nil {
 		for _, v := range spec.Env {
 			if v.Name == "KUBERNETES_SERVICE_HOST" && v.Value == to.Host {
-				return apiServer
+				return APIServer
 			}
 		}
 	}
 	if i := strings.Index(text, "https://"+to.Host); i >= 0 && ofAPI.MatchString(text[i:]) {
-		return apiServer
+		return APIServer
 	}
 	if a, err := netip.ParseAddr(to.Host); err == nil && a.Is4() && a.IsPrivate() && a.As4()[0] != 192 && a.As4()[2] == 0 && a.As4()[3] == 1 && to.Port == 443 {
-		return "most likely " + apiServer
+		return "most likely " + APIServer
 	}
 	return ""
 }

@@ -28,6 +28,28 @@ func (c *Case) Stops(container string) (evidence.Quote, bool) {
 	return evidence.Quote{}, false
 }
 
+// bySignal matches lines that say that a signal stops the program. A program that stops for a reason of its own says the
+// rest of what [stopping] matches, too.
+var bySignal = regexp.MustCompile(`(?i)\bsig(?:term|int)\b|\bsignal\b|\bterm(?:inated)?\b`)
+
+// StoppedItself returns the line by which a container says in the log of a run that it was told to stop, if it comes before
+// a line of that log: by a signal, or in a run that something else ended.
+func (c *Case) StoppedItself(container string, run int, before evidence.Source) (evidence.Quote, bool) {
+	r := c.Container(container).Run(run)
+	if r == nil {
+		return evidence.Quote{}, false
+	}
+	outside := c.Deleted() || r.Exit != nil && *r.Exit == 0 || r.Signal != 0 || c.Disrupted() || c.Object.Status.Reason != ""
+	for _, t := range c.Tails {
+		for _, q := range t.Lines {
+			if t.Container == container && t.Run == run && q.Source.Line < before.Line && stopping.MatchString(q.Text) && (outside || bySignal.MatchString(q.Text)) {
+				return q, true
+			}
+		}
+	}
+	return evidence.Quote{}, false
+}
+
 // StoppedBefore returns the lines that show that a helper was told to stop before a failed call of another container:
 // the helper's own line and, if the clocks do not tell the order, the line before the call by which the caller itself
 // says that it stops, since the kubelet tells all containers at once. It returns false if they do not show it.
