@@ -216,15 +216,15 @@ var farSides = []farSide{
 const noAnswer = "{app} got no answer from {to}"
 
 func toSibling(s *subject, y calls.Call) bool {
-	return y.To.Loopback() && len(s.siblings(y.Container)) > 0
+	return y.To.Loopback() && len(s.Siblings(y.Container)) > 0
 }
 
 // toWrongPort reports whether a call went to a port of the pod itself that none of the siblings declares, although all
-// declare ports, and the pod had long started.
+// declare ports and had long started: another one is meant.
 func toWrongPort(s *subject, y calls.Call) bool {
-	all := s.siblings(y.Container)
+	all := s.Siblings(y.Container)
 	declared := len(all) > 0 && !slices.ContainsFunc(all, func(c *evidence.Container) bool { return s.Spec(c.Name) == nil || len(s.Spec(c.Name).Ports) == 0 })
-	return y.To.Loopback() && y.To.Port > 0 && declared && s.owner(y.Container, y.To.Port) == nil && s.notYetUp(y) == nil
+	return y.To.Loopback() && y.To.Port > 0 && declared && s.Listener(y) == nil && s.MayListen(y) == nil
 }
 
 // toHelperNotUp reports whether the pod has a helper that was not up yet, which an unnamed destination may be.
@@ -232,7 +232,7 @@ func toHelperNotUp(s *subject, y calls.Call) bool { return !y.To.Known() && s.no
 
 // toNoSibling reports whether an unnamed destination cannot be another container of the pod.
 func toNoSibling(s *subject, y calls.Call) bool {
-	return !y.To.Known() && len(s.siblings(y.Container)) == 0
+	return !y.To.Known() && len(s.Siblings(y.Container)) == 0
 }
 
 // toAPI reports whether a call went to the Service of the API server, which the node answers if it has no endpoint there.

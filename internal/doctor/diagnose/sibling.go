@@ -4,50 +4,19 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
-	"outrider.dev/startup"
 )
-
-// siblings returns the other containers of the pod that a container may call by the loopback interface. A proxy with a
-// capture is none: what it captures is not called by its port.
-func (s *subject) siblings(caller string) (out []*evidence.Container) {
-	for _, c := range s.Containers {
-		if c.Name != caller && c.Kind != startup.Init && c.Kind != evidence.Ephemeral && (c != s.Proxy || s.Capture.None != "" || s.Capture.Own) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-// owner returns the sibling that listens on a port, by its declared ports and its arguments, or nil.
-func (s *subject) owner(caller string, port uint16) *evidence.Container {
-	number := strconv.Itoa(int(port))
-	for _, c := range s.siblings(caller) {
-		spec := s.Spec(c.Name)
-		if spec == nil || port == 0 {
-			continue
-		}
-		if podspec.Declares(spec, int(port)) || slices.ContainsFunc(slices.Concat(spec.Command, spec.Args), func(word string) bool {
-			return slices.Contains(strings.FieldsFunc(word, func(r rune) bool { return r < '0' || r > '9' }), number)
-		}) {
-			return c
-		}
-	}
-	return nil
-}
 
 // notYetUp returns the sibling that serves others and that had not begun to listen when an unnamed destination was
 // called, as far as its start tells, or nil.
 func (s *subject) notYetUp(y calls.Call) *evidence.Container {
-	for _, c := range s.siblings(y.Container) {
+	for _, c := range s.Siblings(y.Container) {
 		r := c.Run(0)
 		if is, _ := s.serves(c); !is || r == nil {
 			continue
@@ -62,7 +31,7 @@ func (s *subject) notYetUp(y calls.Call) *evidence.Container {
 // beforeSibling reports whether a call to the pod itself was over before the container that is set to listen there had
 // started or, by its log, listened: a client that waits for a connection then says that its time is over.
 func beforeSibling(s *subject, y calls.Call) bool {
-	c := s.listensAt(y)
+	c := s.Listener(y)
 	if !y.To.Loopback() || c == nil {
 		return false
 	}
@@ -84,7 +53,7 @@ func startsUp(s *subject, y calls.Call) bool {
 	if y.Failure != calls.Refused && y.Failure != calls.TimedOut {
 		return false
 	}
-	c := s.listensAt(y)
+	c := s.Listener(y)
 	if !y.To.Known() {
 		c = s.notYetUp(y)
 	} else if !y.To.Loopback() {
@@ -111,7 +80,7 @@ func siblingStopped(s *subject) (out []result.Finding) {
 		if y.Failure != calls.Refused && y.Failure != calls.Reset || y.To.Known() && !y.To.Loopback() {
 			continue
 		}
-		for _, c := range s.siblings(y.Container) {
+		for _, c := range s.Siblings(y.Container) {
 			f, found := s.leftFirst(c, y)
 			if found && !slices.ContainsFunc(out, func(g result.Finding) bool { return g.Container == f.Container }) {
 				out = append(out, f)
@@ -153,7 +122,7 @@ func (s *subject) leftFirst(c *evidence.Container, y calls.Call) (f result.Findi
 // listening describes where the siblings of a caller listen, by their declared ports.
 func (s *subject) listening(caller string) string {
 	var all []string
-	for _, c := range s.siblings(caller) {
+	for _, c := range s.Siblings(caller) {
 		for _, p := range s.Spec(c.Name).Ports {
 			all = append(all, fmt.Sprintf("%s on %d", c.Name, p.ContainerPort))
 		}

@@ -5,7 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
@@ -24,17 +27,21 @@ type siblingCause struct {
 // A siblingCall is a call that was refused at an address of its own pod.
 type siblingCall struct {
 	calls.Call
-	serves  *evidence.Container // the container that is set to listen there; nil: none is
+	serves  *evidence.Container // the container that is set to listen there, or may listen there; nil: none does
+	known   bool                // it is set to
+	spec    *corev1.Container   // its specification
 	run     *evidence.Run       // its last run that started before the call; nil: none did, or that is not known
 	deleted bool                // the pod is being deleted
 	up      bool                // its log says that it listened before the call
 	said    *evidence.Quote     // the line by which it says that it listens; nil: it has none
+	after   bool                // the kubelet starts it only when its caller, an init container, has ended
 }
 
 // siblingCauses has the remedies for calls to the own pod; the first that fits counts. The order of the containers is a
 // remedy only where the order is the fault.
 var siblingCauses = []siblingCause{
 	{func(c *siblingCall) bool { return c.serves == nil }, (*subject).nothingListens},
+	{func(c *siblingCall) bool { return c.after }, (*subject).comesAfter},
 	{func(c *siblingCall) bool { return c.deleted && c.ended() }, func(s *subject, f *result.Finding, c *siblingCall) {
 		s.remedy(f, remedies.Stop, c.serves.Name, f.Container, c.To.Port)
 	}},
@@ -52,6 +59,14 @@ var siblingCauses = []siblingCause{
 		}
 		s.remedy(f, s.startPurpose(), c.serves.Name, f.Container, c.To.Port)
 	}},
+	{func(c *siblingCall) bool { return !c.known }, func(s *subject, f *result.Finding, c *siblingCall) {
+		f.Remedy.Sentence = fmt.Sprintf("see whether %s listens at %s, or where: the evidence does not show it; call that address, or set %s to listen at this one", c.serves.Name, c.To, c.serves.Name)
+		f.Remedy.Command = s.Kubectl("logs %s -c %s --timestamps", s.Object.Name, c.serves.Name)
+	}},
+	{(*siblingCall).byTCP, func(s *subject, f *result.Finding, c *siblingCall) {
+		f.Sentence = fmt.Sprintf("%s calls the unix socket %s, and %s is not set to listen at one", f.Container, c.To, c.serves.Name)
+		f.Remedy.Sentence = fmt.Sprintf("set the host of %s to 127.0.0.1, where %s listens on TCP, or have that listen at a unix socket (--unix-socket=FOLDER)", f.Container, c.serves.Name)
+	}},
 	{func(*siblingCall) bool { return true }, func(s *subject, f *result.Finding, c *siblingCall) {
 		f.Remedy = finding.Remedy{
 			Sentence: fmt.Sprintf("see whether %s listens at %s: it is set to, and ran", c.serves.Name, c.To),
@@ -62,8 +77,12 @@ var siblingCauses = []siblingCause{
 
 // sibling sets the remedy of a finding about a call that was refused at an address of the own pod.
 func (s *subject) sibling(f *result.Finding, y calls.Call) {
-	c := &siblingCall{Call: y, serves: s.listensAt(y), deleted: s.Deleted()}
+	c := &siblingCall{Call: y, serves: s.Listener(y), deleted: s.Deleted()}
+	if c.known = c.serves != nil; !c.known {
+		c.serves = s.MayListen(y)
+	}
 	if c.serves != nil {
+		c.spec, c.after = s.Spec(c.serves.Name), s.startsAfter(c.serves.Name, y.Container)
 		said, says := s.ListensAt(c.serves.Name, y.To.Port)
 		if says {
 			c.said = &said
@@ -77,6 +96,32 @@ func (s *subject) sibling(f *result.Finding, y calls.Call) {
 	}
 	i := slices.IndexFunc(siblingCauses, func(r siblingCause) bool { return r.is(c) })
 	siblingCauses[i].do(s, f, c)
+	if c.serves != nil && !c.known && f.Confidence == result.Certain {
+		f.Confidence = result.Likely
+	}
+}
+
+// startsAfter reports whether a container starts only when an init container has ended.
+func (s *subject) startsAfter(name, init string) bool {
+	at := func(name string) int {
+		return slices.IndexFunc(s.Object.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
+	}
+	own, other := at(init), at(name)
+	return own >= 0 && s.Container(init).Kind == startup.Init && (other < 0 || other > own)
+}
+
+// comesAfter sets the remedy for an init container that calls one that starts after it: it never gets an answer.
+func (s *subject) comesAfter(f *result.Finding, c *siblingCall) {
+	f.Sentence = fmt.Sprintf("init container %s called its own pod at %s, where %s can listen only when %s has ended", f.Container, c.To, c.serves.Name, f.Container)
+	f.Remedy.Sentence = fmt.Sprintf("make %s a native sidecar (restartPolicy: Always and a startup probe) before %s in initContainers, or let %s call what does not run in its own pod; to try again does not help", c.serves.Name, f.Container, f.Container)
+	if c.serves.Kind == startup.Sidecar {
+		f.Remedy.Sentence = fmt.Sprintf("move %s, which is a native sidecar, before %s in initContainers, with a startup probe; to try again does not help", c.serves.Name, f.Container)
+	}
+}
+
+// byTCP reports whether a call went to a unix socket, and the program that is set to serve it listens on TCP alone.
+func (c *siblingCall) byTCP() bool {
+	return c.To.Network == doctor.Unix && c.spec != nil && podspec.Socket(c.spec) == "" && podspec.HasSocket(c.spec)
 }
 
 // helperFirst sets the remedy of a finding about a call to a helper that was not up yet.
@@ -125,7 +170,12 @@ func (s *subject) seeItsEnd(f *result.Finding, c *siblingCall) {
 	if last := c.serves.Last(); last != nil {
 		f.Remedy = s.SeeLog(c.serves.Name, last.Number)
 	}
-	f.Remedy.Sentence = fmt.Sprintf("see first why %s, which is set to listen there, does not: %s; the order of the containers is not the cause", c.serves.Name, why)
+	is := "is set to listen there, does not"
+	if !c.known {
+		is = "most likely should listen there, does not run"
+	}
+	f.Sentence += fmt.Sprintf(": %s, which %s: %s", c.serves.Name, is, why)
+	f.Remedy.Sentence = fmt.Sprintf("see first why %s, which %s: %s; the order of the containers is not the cause", c.serves.Name, is, why)
 }
 
 // nothingListens sets the remedy for an address at which no container is set to listen.
@@ -133,44 +183,11 @@ func (s *subject) nothingListens(f *result.Finding, c *siblingCall) {
 	f.Remedy.Sentence = fmt.Sprintf("correct the address that %s calls, or have a container listen there: none of the pod is known to listen at %s", f.Container, c.To)
 	var ports []string
 	for _, o := range s.Containers {
-		if spec := s.Spec(o.Name); spec != nil && o.Name != f.Container && o.Kind != startup.Init {
-			if p := facts.PortsOf(spec); len(p) > 0 {
-				ports = append(ports, fmt.Sprintf("%s: %s", o.Name, strings.Join(p, ", ")))
-			}
+		if p := s.PortsKnown(o.Name); len(p) > 0 && o.Name != f.Container && o.Kind != startup.Init {
+			ports = append(ports, fmt.Sprintf("%s: %s", o.Name, strings.Join(p, ", ")))
 		}
 	}
 	if len(ports) > 0 {
 		f.Remedy.Sentence += " (" + strings.Join(ports, "; ") + ")"
 	}
-}
-
-// listensAt returns the container of the pod that is set to listen where a call went, and nil if none is.
-func (s *subject) listensAt(y calls.Call) *evidence.Container {
-	port := fmt.Sprint(y.To.Port)
-	for _, c := range s.Containers {
-		spec := s.Spec(c.Name)
-		if spec == nil || c.Name == y.Container || c.Kind == startup.Init || c.Kind == evidence.Ephemeral {
-			continue
-		}
-		if c == s.Proxy && slices.Contains(s.upstreamPorts(), port) {
-			return c
-		}
-		_, says := s.ListensAt(c.Name, y.To.Port)
-		if says || y.To.Network == doctor.Unix && facts.ListensIn(spec, y.To.Host) || y.To.Port > 0 && slices.Contains(facts.PortsOf(spec), port) {
-			return c
-		}
-	}
-	return nil
-}
-
-// upstreamPorts returns the ports at which Consul's proxy listens for the services that an annotation names: name:port,
-// with more parts behind it. Source: developer.hashicorp.com/consul/docs/k8s/annotations-and-labels.
-func (s *subject) upstreamPorts() (out []string) {
-	for one := range strings.SplitSeq(s.Object.Annotations["consul.hashicorp.com/connect-service-upstreams"], ",") {
-		parts := strings.Split(strings.TrimPrefix(strings.TrimSpace(one), "prepared_query:"), ":")
-		if len(parts) > 1 {
-			out = append(out, parts[1])
-		}
-	}
-	return out
 }

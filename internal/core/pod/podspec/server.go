@@ -112,7 +112,7 @@ func Socket(c *corev1.Container) string {
 		}
 		return "/var/run/docker.sock"
 	}
-	if !slices.Contains([]string{"cloud-sql-proxy", "cloud_sql_proxy", "gce-proxy", "alloydb-auth-proxy"}, server) {
+	if !slices.Contains(ofCloud, server) {
 		return ""
 	}
 	argv := argvOf(c)
@@ -127,6 +127,12 @@ func Socket(c *corev1.Container) string {
 	}
 	return ""
 }
+
+// ofCloud has the servers that listen on TCP unless they are told to listen on unix sockets.
+var ofCloud = []string{"cloud-sql-proxy", "cloud_sql_proxy", "gce-proxy", "alloydb-auth-proxy"}
+
+// HasSocket reports whether the program of a container listens on TCP or on unix sockets, as its flags say.
+func HasSocket(c *corev1.Container) bool { return slices.Contains(ofCloud, serverOf(c)) }
 
 // quits lists texts in a command line, a hook or a variable that show that a container ends a proxy beside it. The words of
 // one entry need not be next to each other.

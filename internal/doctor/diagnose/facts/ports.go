@@ -110,6 +110,13 @@ var portWords = regexp.MustCompile(`(?i)(?:([a-z_-]*port[a-z_-]*)[= ]|(?:^|[ =,]
 // otherPorts are parts of settings of ports at which another program listens.
 var otherPorts = []string{"app", "upstream", "target", "backend", "remote"}
 
+// ownPort matches names of variables by which a program is told where to listen, ownAddress their values: a port, with an
+// address that is its own.
+var (
+	ownPort    = regexp.MustCompile(`(?i)^(?:\w+_)?(?:LISTEN|BIND)(?:_?(?:ADDR|ADDRESS|PORT|ON))?$|^(?:(?:HTTP|GRPC|SERVER|WEB|TCP|UVICORN)_)?(?:PORT|ADDR|ADDRESS)$|^ASPNETCORE_(?:URLS|HTTP_PORTS)$`)
+	ownAddress = regexp.MustCompile(`^(?:\w+://)?(?:\+|\*|0\.0\.0\.0|127\.0\.0\.1|localhost|\[::1?\])?:?(\d{2,5})/?$`)
+)
+
 // PortsOf returns the ports at which a container is set to listen, in the order of its specification.
 func PortsOf(spec *corev1.Container) (out []string) {
 	for _, p := range spec.Ports {
@@ -119,6 +126,11 @@ func PortsOf(spec *corev1.Container) (out []string) {
 	for _, m := range portWords.FindAllStringSubmatch(words, -1) {
 		if !slices.ContainsFunc(otherPorts, func(o string) bool { return strings.Contains(strings.ToLower(m[1]), o) }) {
 			out = append(out, m[2])
+		}
+	}
+	for _, e := range spec.Env {
+		if m := ownAddress.FindStringSubmatch(e.Value); m != nil && ownPort.MatchString(e.Name) {
+			out = append(out, m[1])
 		}
 	}
 	if len(out) == 0 || spec.Name == "daprd" {
