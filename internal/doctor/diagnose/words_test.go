@@ -248,7 +248,7 @@ func TestWords(t *testing.T) {
 
 // unclear matches what a reader stumbles over: words that stand for nothing, two words for one, and ends that a text
 // without its last part has.
-var unclear = regexp.MustCompile(`address that (?:the|its) log does not name|the log lies in|wrong by|\b(?:some|no)body\b|the name a name|  |[ ,:;]$|^$|\(\)|%!`)
+var unclear = regexp.MustCompile(`address that (?:the|its) log does not name|the log lies in|wrong by|\b(?:some|no)body\b|the name a name|  |[ ,:;]$|^$|(?:^|\s)\(\)|%!`)
 
 // wellWorded fails the test if a report has an unclear text, a finding without what to do, or says of a log that is not
 // among the evidence what it does not say.

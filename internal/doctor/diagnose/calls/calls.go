@@ -148,11 +148,7 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 				tail.Lines = append(tail.Lines, l.Quote(line, secrets))
 			}
 			out.Tails = append(out.Tails, tail)
-			of, ending := found, last
-			if ofTests(last) {
-				of, ending = ofFailures(found, last)
-			}
-			if told, is := l.Told(c.Name, of, ending, secrets); is {
+			if told, is := l.Told(c.Name, found, last, secrets); is {
 				out.Reasons = append(out.Reasons, told)
 			}
 			for _, h := range found {

@@ -76,15 +76,3 @@ func failsNext(lines []evidence.Line) bool {
 	}
 	return false
 }
-
-// ofFailures returns the hits and the last lines without failed calls that are part of no failed test: why a run of tests
-// ended is in what is said about those.
-func ofFailures(found []evidence.Hit, last []evidence.Line) (hits []evidence.Hit, lines []evidence.Line) {
-	for i, line := range last {
-		if !Fails(string(line.Text)) || !isTested(evidence.Hit{Line: line, Before: last[:i], After: last[i+1:]}, last) {
-			lines = append(lines, line)
-		}
-	}
-	hits = slices.DeleteFunc(slices.Clone(found), func(h evidence.Hit) bool { return Fails(string(h.Line.Text)) && isTested(h, last) })
-	return hits, lines
-}
