@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/doctor/diagnose/result"
 )
@@ -74,7 +75,7 @@ var begun = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
 // podOf returns a pod as JSON. The first line has its own settings (job, deleted=SECONDS, reason=REASON, node=NODE, a
 // key=value with a slash for an annotation), each other line a container: its name and its settings, words or name=value:
-// init, native, waits (CrashLoopBackOff), image, args and env (with commas), port, run=FROM-TO:EXIT, then=FROM (it runs
+// init, native, probe (a startup probe), waits (CrashLoopBackOff), image, args and env (with commas), port, run=FROM-TO:EXIT, then=FROM (it runs
 // since), restarts.
 func podOf(t *testing.T, lines string) string {
 	t.Helper()
@@ -118,6 +119,8 @@ func podOf(t *testing.T, lines string) string {
 				if init = true; name == "native" {
 					c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 				}
+			case "probe":
+				c.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(15021)}}}
 			case "waits":
 				s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
 			case "image":

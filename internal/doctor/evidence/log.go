@@ -103,6 +103,33 @@ func (l *Log) reader(head []byte) *lineReader {
 	return t
 }
 
+// byNeighbours finds the time zone of the times without one in a log that has others, as that of an agent with its proxy's:
+// the lines of a log come in the order of their times. The zone is known only if all lines have the same one.
+func byNeighbours(layout timestamp.Layout, lines [][]byte) (z Zone, ok bool) {
+	const apart = time.Minute
+	var before time.Time // the time with a zone in the last line that has a time
+	for _, line := range lines {
+		r := layout.Read(line)
+		switch {
+		case !r.HasOwn:
+			continue
+		case r.Own.Zoned && !r.Own.NoYear && r.Own.Form != timestamp.Uptime:
+			before = r.Own.Wall
+			continue
+		case before.IsZero() || r.Own.NoYear:
+			before = time.Time{}
+			continue
+		}
+		offset, rest := r.Own.Offset(before)
+		if rest < -apart/60 || rest > apart || ok && offset != z.Offset {
+			return Zone{}, false
+		}
+		z, ok = Zone{Offset: offset, Known: true, Why: "the times with a zone in the lines before"}, true
+		before = before.Add(rest)
+	}
+	return z, ok
+}
+
 // byPrefix finds the time zone of a program's times by comparing them with the times that the container runtime wrote
 // before the lines. The zone is known only if all lines have the same one.
 func byPrefix(layout timestamp.Layout, lines [][]byte) (z Zone, ok bool) {
@@ -241,34 +268,35 @@ func (l *Log) window(r *Run, taken Time) {
 	}
 }
 
-// ends returns the first and the last stamp of a log whose times name no zone. It returns false if the log has a
-// prefix of the container runtime, or if its end cannot be read without the rest.
-func (l *Log) ends(ctx context.Context) (first, last timestamp.Stamp, ok bool) {
+// ends returns the first and the last stamp of a log whose times name no zone, and the zone if other lines show it. It
+// returns false if the log has a prefix of the container runtime, or if its end cannot be read without the rest.
+func (l *Log) ends(ctx context.Context) (first, last timestamp.Stamp, zone Zone, ok bool) {
 	if l.tail == nil {
-		return first, last, false
+		return first, last, zone, false
 	}
 	from, err := l.open(ctx)
 	if err != nil {
-		return first, last, false
+		return first, last, zone, false
 	}
 	defer from.Close()
 	head := make([]byte, learnt)
 	n, err := io.ReadFull(from, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return first, last, false
+		return first, last, zone, false
 	}
 	lines := headLines(head[:n], n < learnt)
 	layout := timestamp.Learn(lines)
 	if layout.Prefix != timestamp.NoPrefix {
-		return first, last, false
+		return first, last, zone, false
 	}
+	zone, _ = byNeighbours(layout, lines)
 	first, ok = firstStamp(layout, slices.Values(lines))
 	if !ok {
-		return first, last, false
+		return first, last, zone, false
 	}
 	end, err := l.tail(learnt)
 	if err != nil {
-		return first, last, false
+		return first, last, zone, false
 	}
 	lines = lines[:0]
 	for line := range bytes.Lines(end) {
@@ -276,7 +304,7 @@ func (l *Log) ends(ctx context.Context) (first, last timestamp.Stamp, ok bool) {
 	}
 	slices.Reverse(lines)
 	last, ok = firstStamp(layout, slices.Values(lines))
-	return first, last, ok
+	return first, last, zone, ok
 }
 
 func firstStamp(layout timestamp.Layout, lines iter.Seq[[]byte]) (timestamp.Stamp, bool) {

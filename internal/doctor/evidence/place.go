@@ -40,7 +40,7 @@ func (p *Pod) Settle(ctx context.Context) {
 func (p *Pod) place(ctx context.Context) {
 	for _, c := range p.Containers {
 		var fits []time.Duration
-		var likely Zone
+		var likely, shown Zone
 		tried, until, dated := 0, time.Time{}, true
 		for _, l := range c.Logs {
 			l.window(c.Run(l.Run), p.Taken)
@@ -49,7 +49,10 @@ func (p *Pod) place(ctx context.Context) {
 					until = t
 				}
 			}
-			first, last, ok := l.ends(ctx)
+			first, last, zone, ok := l.ends(ctx)
+			if zone.Known {
+				shown = zone
+			}
 			if !ok || l.from.IsZero() {
 				continue
 			}
@@ -70,6 +73,8 @@ func (p *Pod) place(ctx context.Context) {
 		switch {
 		case tried == 0:
 			continue
+		case shown.Known && (len(fits) == 0 || slices.Contains(fits, shown.Offset)):
+			c.Zone = shown
 		case len(fits) > 1 && isDeclared && dated && slices.Contains(fits, declared) && (!likely.HasLikely || likely.Likely == declared):
 			c.Zone = Zone{Offset: declared, Known: true, Why: setting + " in its environment"}
 		case len(fits) == 1:

@@ -99,7 +99,11 @@ func endpoints(line string) (out []endpoint) {
 func destination(group func(name string) string) (d doctor.Destination) {
 	d.Host = strings.ToLower(strings.TrimRight(group("host"), ".-"))
 	for _, name := range []string{"v6", "addr", "addr2"} {
-		if addr, err := netip.ParseAddr(group(name)); err == nil {
+		addr, err := netip.ParseAddr(group(name))
+		if err != nil && group(name) != "" {
+			return doctor.Destination{} // a date and a time: Mar/2026:10:00:06
+		}
+		if err == nil {
 			if !isAddress(d.Host) && d.Host != "localhost" && !slices.Contains(noNames, d.Host) {
 				d.Name = d.Host
 			}
@@ -197,7 +201,7 @@ func completed(to doctor.Destination, all []endpoint, line string) doctor.Destin
 
 // aside matches what stands before an endpoint that is not the one that was called: a page of help, this end of the
 // connection, the client of a server.
-var aside = regexp.MustCompile(`(?i)(?:\bsee[^/]{0,8}|laddr=\(?['"]?|\blocal ?address:? ['"]?|\bclient: )$`)
+var aside = regexp.MustCompile(`(?i)(?:\bsee\b[^/]{0,8}|laddr=\(?['"]?|\blocal ?address:? ['"]?|\bclient: )$`)
 
 // isTrace reports whether a line is a frame of a stack trace, in which no call has a destination.
 func isTrace(line []byte) bool {

@@ -319,7 +319,7 @@ var foreignFlags = map[string]string{
 	"outbound-ports-to-ignore": "istio-local-outbound-ports-exclude", "inbound-ports-to-ignore": "istio-local-exclude-ports",
 	"outgoing-proxy-port": "envoy-port", "incoming-proxy-port": "inbound-capture-port", "proxy-uid": "proxy-uid",
 	"exclude-outbound-ports": "istio-local-outbound-ports-exclude", "exclude-inbound-ports": "istio-local-exclude-ports",
-	"redirect-outbound-port": "envoy-port", "redirect-inbound-port": "inbound-capture-port", "kuma-dp-uid": "proxy-uid",
+	"redirect-outbound-port": "envoy-port", "redirect-inbound-port": "inbound-capture-port", "kuma-dp-uid": "proxy-uid", "kuma-dp-user": "proxy-uid",
 }
 
 // setter returns a function that sets a flag by its long name or its letter.
@@ -342,7 +342,9 @@ func setter(in *capture.Intent) func(name, value string) error {
 
 // harmless lists flags that do not change what is captured. They are flags of programs that write capture rules.
 var harmless = []string{"log_output_level", "log-level", "log-format", "run-validation", "skip-rule-apply", "timeout-close-wait-secs", "ipv6", "iptables-mode", "verbose", "kubernetes", "wait-for-proxy",
-	"copy", "iptables-probe-port", "force-iptables-binary", "proof", "backend", "termination-log", "force-apply", "reconcile", "cleanup-only"}
+	"copy", "iptables-probe-port", "force-iptables-binary", "proof", "backend", "termination-log", "force-apply", "reconcile", "cleanup-only",
+	"ip-family-mode", "skip-dns-conntrack-zone-split", "skip-resolv-conf", "wait", "wait-interval", "max-retries", "sleep-between-retries", "iptables-logs", "iptables-executables", "drop-invalid-packets",
+	"comments-disabled", "use-wait-flag", "firewall-bin-path", "firewall-save-bin-path"}
 
 // fromArguments calls the function set for each flag of a command line. It returns the last flag for which the call
 // failed.

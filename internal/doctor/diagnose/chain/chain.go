@@ -110,6 +110,9 @@ func (c *Case) EffectOf(y calls.Call) (e Effect) {
 	return e
 }
 
+// atOnce is the time after a proxy's word that it is ready within which a client may still say what it was told before.
+const atOnce = 2 * time.Second
+
 // recurs returns a refusal of the same call at a time when the proxy listened, or long after the proxy's start.
 func (c *Case) recurs(y calls.Call, proxy facts.Service) *evidence.Quote {
 	for _, other := range c.Calls.By(y.Container, y.Failure) {
@@ -117,6 +120,10 @@ func (c *Case) recurs(y calls.Call, proxy facts.Service) *evidence.Quote {
 			continue
 		}
 		least, _, ok := other.Last.Since(proxy.Started)
+		after, _, known := other.Last.Since(proxy.Ready.At)
+		if known && after < atOnce {
+			continue
+		}
 		if l := c.Listened(other.Last).Answer; l == doctor.Yes || l == doctor.Perhaps && ok && least > facts.Settled {
 			q := other.Quote
 			q.At = other.Last

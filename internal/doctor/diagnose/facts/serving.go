@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ type Topic string
 // The topics.
 const (
 	SaysReady      Topic = "ready"
+	Begins         Topic = "begins" // an agent starts its Envoy, or that begins
 	NoControlPlane Topic = "no-control-plane"
 	NoCertificate  Topic = "no-certificate"
 	Rejected       Topic = "rejected"   // configuration
@@ -43,6 +45,7 @@ const (
 // topics match the lines in which proxies report their state.
 var topics = []evidence.Pattern{
 	{Name: string(SaysReady), Any: []string{"envoy proxy is ready", `"msg":"ready"`, "certified identity", "dapr initialized. status: running", "all dependencies initialized. starting workers"}},
+	{Name: string(Begins), Any: beginnings, Only: func(line []byte) bool { return begins.Match(line) }},
 	{Name: string(NoControlPlane), Any: []string{"config stream to xds-grpc closed", "streamaggregatedresources gRPC config stream", "deltaaggregatedresources grpc config stream", "connection error: desc", "failed to connect to upstream", "the control plane is not reachable", "is not reached: ", "failed to resolve control plane", "could not connect to the control plane"}},
 	{Name: string(NoControlPlane), Any: []string{"controller{addr=", "linkerd_identity", "linkerd-identity"}, Only: func(line []byte) bool { return bytes.Contains(bytes.ToLower(line), []byte("failed to connect")) }},
 	{Name: string(NoCertificate), Any: []string{"failed to warm certificate", "failed to sign csr", "failed to get secret", "ca client error", "failed to generate workload certificate", "token is expired", "certificate signed by unknown authority", "failed to obtain identity", "no certificate"}},
@@ -56,6 +59,14 @@ var topics = []evidence.Pattern{
 	{Name: string(Crash), Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
 	{Name: string(ProbeFailed), Any: []string{"request to probe app failed"}},
 }
+
+// beginnings are what agents and Envoy say before Envoy listens: Istio's and Kuma's agent when they start it, and Envoy
+// when it begins and before it asks for its listeners. Sources: istio pkg/envoy/proxy.go, kuma
+// app/kuma-dp/pkg/dataplane/envoy, envoy source/server/server.cc.
+var beginnings = []string{"envoy command: [", "starting envoy", "initializing epoch 0", "starting main dispatch loop"}
+
+// begins matches such a line as a message, and not as a part of another sentence.
+var begins = regexp.MustCompile(`(?i)(?:^|\t|\] |: |\) |msg="|"(?:msg|message)": ?")(?:envoy command: \[|starting envoy(?:$|[\t".]| with| \{)|initializing epoch 0|starting main dispatch loop)`)
 
 // Said contains the lines of the proxy's logs about each topic.
 type Said map[Topic][]statement
@@ -102,6 +113,7 @@ func (s Said) Unreached(from, to evidence.Time, fits func(Attempt) bool) (last e
 type Service struct {
 	evidence.Run
 	Ready evidence.Quote // evidence that it began to listen; At is unknown without such evidence
+	Began evidence.Quote // the last line of its start before which it certainly did not listen; At is unknown without one
 	Stops evidence.Quote // evidence that the kubelet began to stop it; afterwards it may have exited even if its status is running
 	by    evidence.Time  // a time at which it certainly listened; unknown without evidence
 	why   evidence.Quote // evidence that it listened at the time in by
@@ -174,6 +186,7 @@ func (p *Pod) service(r evidence.Run) Service {
 	} else if i := slices.IndexFunc(ready, onNode); i >= 0 {
 		v.Ready = ready[i]
 	}
+	v.Began = p.began(r, v.Ready.At)
 	if j := p.Journal; j != nil && !v.Ready.At.Known() && r.Number == p.Proxy.Restarts {
 		if i := slices.IndexFunc(j.Entries, func(e evidence.JournalEntry) bool { return e.Name == "proxy serving" && e.Begin.Known() }); i >= 0 {
 			v.Ready = evidence.Quote{Source: j.Source, At: j.Entries[i].Begin, Text: "the agent's journal: the proxy serves"}
@@ -189,6 +202,23 @@ func (p *Pod) service(r evidence.Run) Service {
 		}
 	}
 	return v
+}
+
+// began returns the last line of the start of a run of the proxy before which it did not listen: of each kind of line the
+// first one, as an agent may start its Envoy again.
+func (p *Pod) began(r evidence.Run, ready evidence.Time) (last evidence.Quote) {
+	said := p.Said.In(r.Number, Begins)
+	for _, text := range beginnings {
+		i := slices.IndexFunc(said, func(q evidence.Quote) bool { return strings.Contains(strings.ToLower(q.Text), text) })
+		if i < 0 || !said[i].At.Known() || said[i].At.Clock != evidence.NodeClock {
+			continue
+		}
+		_, most, known := said[i].At.Since(r.Started)
+		if said[i].At.Compare(ready) != evidence.After && (!known || most < Young) && said[i].At.At.After(last.At.At) {
+			last = said[i]
+		}
+	}
+	return last
 }
 
 // stopping returns the evidence of the time at which the kubelet began to stop the proxy of a pod that is being
@@ -227,7 +257,11 @@ func (p *Pod) heldBy() (evidence.Time, evidence.Quote) {
 		return evidence.Time{}, evidence.Quote{}
 	}
 	for _, c := range p.Apps {
-		if r := c.Run(0); r != nil && r.Started.Known() {
+		r := c.Run(0)
+		if r == nil && p.Proxy.Restarts == 0 && len(c.Runs) > 0 {
+			r = &c.Runs[0] // any run of it is after that of the proxy
+		}
+		if r != nil && r.Started.Known() {
 			return r.Started, p.Quote(r.Started, "%s started, which the kubelet does when the startup probe of %s has succeeded", c.Name, p.Proxy.Name)
 		}
 	}
@@ -262,12 +296,15 @@ func (p *Pod) Listened(at evidence.Time) Listening {
 			}
 			l.Run = max(l.Run, 0)
 			return l
-		case v.Ready.At.Known() && at.Compare(v.Ready.At) == evidence.Before:
-			a := doctor.Perhaps
+		case v.Ready.At.Known() && at.Compare(v.Ready.At) == evidence.Before, at.Compare(v.Began.At) == evidence.Before:
+			a, because := doctor.Perhaps, v.Ready
 			if at.Compare(v.Started) == evidence.After || first {
 				a = doctor.No
 			}
-			return Listening{a, i, []evidence.Quote{v.Ready}}
+			if !v.Ready.At.Known() {
+				because = v.Began
+			}
+			return Listening{a, i, []evidence.Quote{because}}
 		case v.Finished.Known() && at.Compare(v.Finished) == evidence.After:
 			l = Listening{doctor.No, i, []evidence.Quote{p.Quote(v.Finished, "%s %s", p.Proxy.Name, RunText(v.Run))}}
 		case v.Ready.At.Known() && at.Compare(v.Ready.At) == evidence.After && v.Stays(at):
