@@ -194,6 +194,11 @@ var farSides = []farSide{
 		remedy:   "check whether {to} runs, and whether the pod's node reaches Services: kube-proxy, or what takes its place, must run there; let {app} retry until both do",
 	},
 	{
+		failure: calls.Refused, taken: []doctor.Answer{no}, when: toCluster, confidence: result.Certain, quotes: []quoted{whyNotTaken},
+		sentence: "{app} was refused at {to}{part}",
+		remedy:   "check whether {to} runs, and has endpoints if it is a Service; a NetworkPolicy may reject calls, too; let {app} retry until it does",
+	},
+	{
 		failure: calls.Refused, taken: []doctor.Answer{no}, confidence: result.Certain, quotes: []quoted{whyNotTaken},
 		sentence: "{app} was refused by {to} itself{part}",
 	},
@@ -239,6 +244,10 @@ func toNoSibling(s *subject, y calls.Call) bool {
 func toAPI(s *subject, y calls.Call) bool {
 	return y.To.Port == 443 && strings.Contains(calls.WellKnown(y.To, s.Spec(y.Container), y.Quote.Text), calls.APIServer)
 }
+
+// toCluster reports whether a call went to an address or a name of the cluster's network, where a Service without endpoints,
+// or a policy, refuses a call as well as the destination does.
+func toCluster(_ *subject, y calls.Call) bool { return y.To.Private() }
 func isUnnamed(_ *subject, y calls.Call) bool { return !y.To.Known() }
 
 func toLoopback(_ *subject, y calls.Call) bool { return y.To.Loopback() }

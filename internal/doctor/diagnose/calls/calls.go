@@ -183,14 +183,14 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		if !slices.ContainsFunc(wordings, func(w evidence.Pattern) bool { return w.Name == h.Pattern }) || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
 		}
-		if isStored(placed(h.Line, timeOf(p, by, l, h.Line.Time))) || belongs(h) || !off && l.Before(h.Line.Likely) || tests && isTested(h, last) {
+		if isOfOther(h.Line.Text, p.Object.Name) || isStored(placed(h.Line, timeOf(p, by, l, h.Line.Time))) || belongs(h) || !off && l.Before(h.Line.Likely) || tests && isTested(h, last) {
 			continue
 		}
 		k, presumed := key{Failure(h.Pattern), destinationOf(h)}, false
 		if k.to.Loopback() && slices.Contains(healthPorts, k.to.Port) {
 			continue // a loop that waits for a proxy, as many images have
 		}
-		if k.to.Loopback() && isProbe.Match(h.Line.Text) || !k.to.Known() && isPacket.Match(h.Line.Text) {
+		if k.to.Loopback() && isProbe.Match(h.Line.Text) || isPacket.Match(h.Line.Text) && !named(h.Line.Text).Known() {
 			continue
 		}
 		var before *Call // of this run
