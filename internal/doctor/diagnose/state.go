@@ -165,6 +165,9 @@ func finalizerHolds(s *subject) []result.Finding {
 // is not known why.
 func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.Finding) {
 	running := slices.IndexFunc(lacks, func(l facts.Lack) bool { return !strings.Contains(l.What, " waits (") }) // others wait for it
+	if i := slices.IndexFunc(lacks, func(l facts.Lack) bool { return l.Failed }); i >= 0 && lacks[max(running, 0)].Container == "" {
+		running = i
+	}
 	first := lacks[max(running, 0)]
 	if first.Unknown {
 		f := s.unknown("", "", "")
@@ -174,11 +177,15 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 		return result.Undecided, f.Sentence, []result.Finding{f}
 	}
 	age, known := s.Age()
-	if !known || age < facts.Young || first.Probing {
+	if young := !known || age < facts.Young || first.Probing; young && (!first.Failed || s.Taken.Known()) {
 		return result.Starting, "the pod is starting: " + joined(first.What, first.Says), nil
 	}
 	f := s.unknown(first.Container, "", "")
-	f.Sentence = fmt.Sprintf("%s since %s, and the evidence does not say why", first.What, facts.Duration(age))
+	since := fmt.Sprintf("%s since %s", first.What, facts.Duration(age))
+	if age < facts.Young { // since when its gate is closed is not in the evidence
+		since = first.What
+	}
+	f.Sentence = since + ", and the evidence does not say why"
 	f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s", first.What)}
 	f.Disproof = "a line of its log, or an event, that says what it waits for"
 	f.Remedy = finding.Remedy{Sentence: "see what it does", Command: s.Kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.Container, s.anyContainer()))}
@@ -187,7 +194,7 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 		f.Disproof, f.Remedy = "a later status of the pod in which the condition is true", finding.Remedy{Sentence: m.Remedy, Command: s.Kubectl("get pod %s -o yaml", s.Object.Name)}
 	}
 	if first.Says != "" {
-		f.Sentence = fmt.Sprintf("%s since %s: %s", first.What, facts.Duration(age), first.Says)
+		f.Sentence = since + ": " + first.Says
 		f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s: %s", first.What, first.Says)}
 	}
 	return result.Found, f.Sentence, []result.Finding{f}

@@ -111,7 +111,8 @@ func TestGateSaysWhy(t *testing.T) {
 	const closed, wired = `{type: target-health.lb.example/web, status: "False", reason: Target.Unhealthy, message: "answered with these codes: [401]"}, `, `{type: example.com/wired, status: "True", lastTransitionTime: "2026-11-30T12:00:00Z"}, `
 	for _, c := range []struct{ conditions, created, want, do string }{
 		{closed + wired, "T10:00:00Z", "found state-not-known: the readiness gate target-health.lb.example/web is not open since 120 min 0 s: Target.Unhealthy: answered with these codes: [401]", "health check of the target group"},
-		{closed + wired, "T11:59:00Z", "starting: the pod is starting: the readiness gate target-health.lb.example/web is not open: Target.Unhealthy: answered with these codes: [401]", ""},
+		{closed + wired, "T11:59:00Z", "found state-not-known: the readiness gate target-health.lb.example/web is not open: Target.Unhealthy: answered with these codes: [401]", "health check of the target group"},
+		{strings.Replace(closed, "Unhealthy", "Initial", 1) + wired, "T11:59:00Z", "starting: the pod is starting: the readiness gate target-health.lb.example/web is not open: Target.Initial: answered with these codes: [401]", ""},
 		{wired, "T10:00:00Z", "found state-not-known: the readiness gate target-health.lb.example/web is not open since 120 min 0 s: no controller has set its condition yet", "target group"},
 		{strings.NewReplacer("False", "True").Replace(closed[:len(closed)-3]) + `, lastTransitionTime: "2026-11-30T12:00:00Z"}, `, "T10:00:00Z", "found state-not-known: the readiness gate example.com/wired is not open since 120 min 0 s: no controller has set its condition yet", "controller that sets"},
 	} {

@@ -85,10 +85,11 @@ type Pod struct {
 	Skew       Skew
 	Missing    []Missing
 	Notes      []Note
-	Omitted    Omitted  // what the evidence leaves out of Object
-	Row        *Row     // all that is known, if the evidence has only a line of kubectl get pods; Containers has those with a log then
-	Beside     []Beside // files that lie beside the pod and are of none of its containers, and the logs of few other pods
-	Node       *NodeRow // the line of kubectl get nodes of the pod's node; nil: there is none
+	Omitted    Omitted       // what the evidence leaves out of Object
+	Row        *Row          // all that is known, if the evidence has only a line of kubectl get pods; Containers has those with a log then
+	Beside     []Beside      // files that lie beside the pod and are of none of its containers, and the logs of few other pods
+	Node       *NodeRow      // the line of kubectl get nodes of the pod's node; nil: there is none
+	Listed     time.Duration // age in a line of kubectl get pods that fits Object; 0: there is none
 }
 
 // Omitted says which fields of a pod's object are not in the evidence. An empty field of these is not known: a person

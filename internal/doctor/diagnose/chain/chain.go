@@ -275,11 +275,12 @@ func (c *Case) Now() time.Time {
 	return until
 }
 
-// Age returns the time from the moment when the kubelet saw the pod until the last moment of the evidence.
+// Age returns the time from the moment when the kubelet saw the pod until the last moment of the evidence, or its age in a
+// line of kubectl get pods.
 func (c *Case) Age() (time.Duration, bool) {
 	from := c.Object.CreationTimestamp.Time
 	if t := c.Object.Status.StartTime; t != nil {
 		from = t.Time
 	}
-	return c.Now().Sub(from), !from.IsZero()
+	return max(c.Now().Sub(from), c.Listed), !from.IsZero()
 }

@@ -3,6 +3,7 @@ package facts
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ type Lack struct {
 	What      string
 	Gate      string // the type of the condition of a readiness gate
 	Says      string // the reason and the message of that condition
+	Failed    bool   // the condition says that a check failed, so that the gate does not open by itself
 	Probing   bool   // its startup probe has not succeeded
 	Unknown   bool   // the evidence does not show it
 }
@@ -29,7 +31,7 @@ type Lack struct {
 // Lacks returns what keeps a pod from being healthy. A container without a status is left out: what is not in the
 // evidence is unknown.
 func (s *Pod) Lacks() (out []Lack) {
-	if s.Object.Status.Phase == corev1.PodSucceeded || s.Deleted() || s.Condition(corev1.PodReady, evidence.APIClock).Known() {
+	if s.Object.Status.Phase == corev1.PodSucceeded || s.Deleted() || s.isTrue(corev1.PodReady) {
 		return nil // of a pod that is ready, all is
 	}
 	for _, c := range s.Containers {
@@ -47,8 +49,8 @@ func (s *Pod) Lacks() (out []Lack) {
 		}
 	}
 	for _, g := range s.Object.Spec.ReadinessGates {
-		if !s.Condition(g.ConditionType, evidence.APIClock).Known() {
-			out = append(out, Lack{What: fmt.Sprintf("the readiness gate %s is not open", g.ConditionType), Gate: string(g.ConditionType), Says: s.gateSays(g.ConditionType)})
+		if !s.isTrue(g.ConditionType) {
+			out = append(out, s.closed(g.ConditionType))
 		}
 	}
 	if len(out) == 0 {
@@ -57,15 +59,27 @@ func (s *Pod) Lacks() (out []Lack) {
 	return out
 }
 
-// gateSays returns the reason and the message of the condition of a readiness gate, in the words of its controller.
-func (s *Pod) gateSays(kind corev1.PodConditionType) string {
+// isTrue reports whether a condition of the pod is true. Controllers may leave out since when.
+func (s *Pod) isTrue(kind corev1.PodConditionType) bool {
+	return slices.ContainsFunc(s.Object.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == kind && c.Status == corev1.ConditionTrue
+	})
+}
+
+// closed returns what is to be said of a readiness gate that is not open, in the words of its controller.
+func (s *Pod) closed(kind corev1.PodConditionType) Lack {
+	l := Lack{What: fmt.Sprintf("the readiness gate %s is not open", kind), Gate: string(kind), Says: "no controller has set its condition yet"}
 	for _, c := range s.Object.Status.Conditions {
 		if c.Type == kind {
-			return s.Show([]byte(strings.Trim(c.Reason+": "+strings.TrimSpace(c.Message), ": ")))
+			l.Says = s.Show([]byte(strings.Trim(c.Reason+": "+strings.TrimSpace(c.Message), ": ")))
+			l.Failed = failed.MatchString(c.Reason + " " + c.Message)
 		}
 	}
-	return "no controller has set its condition yet"
+	return l
 }
+
+// failed matches what controllers say of a check that has failed, and not of one that has yet to come to an end.
+var failed = regexp.MustCompile(`(?i)fail|unhealthy|denied|forbidden|timed? ?out|mismatch|rejected|unreachable`)
 
 // StartsUp reports whether a container runs and is not ready for the first time, in a pod in which nothing has ended: its
 // startup probe has not succeeded or, of a pod that is young, its readiness probe.

@@ -89,6 +89,7 @@ func (b *bundle) addTexts() {
 	}
 	b.addRows(gone)
 	b.addNodes(gone)
+	b.addAges()
 	at := -1
 	b.logs = slices.DeleteFunc(b.logs, func(l placedLog) bool {
 		if at++; gone[at] {
@@ -235,6 +236,31 @@ func (b *bundle) addNodes(of map[int]bool) {
 			}
 		}
 	}
+}
+
+// addAges gives the pods their age in the lines of kubectl get pods that show the state of their objects.
+func (b *bundle) addAges() {
+	for _, t := range b.texts {
+		for _, r := range t.Pods {
+			for _, p := range b.pods {
+				if p.Row == nil && p.Object.Name == r.Name && (r.Namespace == "" || p.Object.Namespace == r.Namespace) && shows(r, p.Object.Status.ContainerStatuses) {
+					p.Listed = max(p.Listed, r.Age.Least)
+				}
+			}
+		}
+	}
+}
+
+// shows reports whether a line of kubectl get pods has the state of some containers.
+func shows(r described.Row, all []corev1.ContainerStatus) bool {
+	ready, restarts := 0, 0
+	for _, c := range all {
+		restarts += int(c.RestartCount)
+		if c.Ready {
+			ready++
+		}
+	}
+	return len(all) == r.Of && ready == r.Ready && restarts == r.Restarts
 }
 
 // ofContainer finds the container of an event of a text whose message names none: the only one that has the probe that
