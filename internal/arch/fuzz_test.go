@@ -68,6 +68,7 @@ var targets = map[string]string{
 	"internal/doctor/evidence/gather FuzzLog":           "logs and their sections",
 	"internal/doctor/diagnose/page FuzzHTML":            "what logs and pods say, in a page",
 	"internal/doctor/diagnose/calls FuzzDestination":    "what a line of a log says was called",
+	"internal/doctor/diagnose/witness FuzzText":         "texts beside a pod",
 	"internal/doctor/evidence/why FuzzFind":             "what a log says about the end of its program",
 	"internal/doctor/diagnose/facts FuzzAttempt":        "lines of a proxy's access log",
 	"internal/doctor/diagnose FuzzMessages":             "messages of events, and lines about ports",

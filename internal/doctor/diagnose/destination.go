@@ -16,6 +16,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/capturescope"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
+	"outrider.dev/internal/doctor/diagnose/witness"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -118,6 +119,9 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (result.Findi
 	}
 	if row.remedied != nil {
 		row.remedied(s, &f, y)
+	}
+	if !s.beside.Explain(&f, to, witness.Question{Failure: y.Failure, To: y.To, Via: attempt.To, At: y.At, Last: y.Last, Said: y.Quote.Text}) && f.Confidence == result.Possible {
+		s.beside.About(&f, s.Object.Name, string(s.Object.UID))
 	}
 	return f, true
 }
@@ -309,6 +313,7 @@ func nameNotResolved(s *subject) (out []result.Finding) {
 					f.Evidence = append(f.Evidence, *well)
 				}
 			}
+			s.beside.Explain(&f, name, witness.Question{Failure: y.Failure, To: y.To, At: y.At, Last: y.Last, Said: y.Quote.Text})
 			out = append(out, f)
 			break
 		}

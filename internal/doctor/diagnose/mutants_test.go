@@ -9,6 +9,9 @@ import (
 // quick are tests of single rules, which together take less than a second.
 const quick = "TestLimitsOfRules|TestCreation|TestCreationOfSome|TestWords|TestShortenedPod|TestDescribedPod|TestRemediesOfSiblings|TestHowAJobIsEnded|TestEachState|TestWellIsProved|TestBareEnvoy"
 
+// files are the tests of what the files beside a pod say.
+const files = "TestFilesBeside|TestConfigurationBeside"
+
 // The tests notice each mutant of the code that decides between a race and another cause.
 func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestAParkedCallIsNoRace|TestAnAssumedZoneIsNotCertain|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart|TestAProxyThatWasReplaced", map[string]mutants.Mutant{
@@ -64,6 +67,17 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"work that failed is done":                      {File: "once.go", From: `r.Exit == nil || *r.Exit != 0`, To: `false`},
 		"a capturing proxy is called at its ports":      {File: "chain/listener.go", From: `o != c.Proxy || c.Capture.None != "" || c.Capture.Own`, To: `true`},
 		"declared ports do not count":                   {File: "chain/listener.go", From: `slices.Contains(facts.PortsOf(spec), port) || podspec.ListensOn(spec, int(y.To.Port))`, To: `false`, Tests: quick},
+		"a packet of another pod is the pod's":          {File: "witness/lines.go", From: `!own`, To: `false`, Tests: files},
+		"a packet that passed was dropped":              {File: "witness/lines.go", From: `passes.MatchString(line)`, In: `!denies.MatchString(line) || passes.MatchString(line)`, To: `false`, Tests: files},
+		"a packet of hours before was dropped":          {File: "witness/answers.go", From: `early && before > apart`, To: `false`, Tests: files},
+		"a program that listens there too is elsewhere": {File: "witness/answers.go", From: `slices.Contains(ports, p) && !l.loopback`, To: `false`, Tests: files},
+		"any error of a destination is its end":         {File: "witness/lines.go", From: `fatal(e.told)`, To: `true`, Tests: files},
+		"a pod beside a ready one is the cause":         {File: "witness/answers.go", From: `p.ready`, To: `false`, Tests: files},
+		"a policy of other pods counts":                 {File: "witness/policy.go", From: `!selects`, To: `false`, Tests: files},
+		"expressions of a policy select nothing":        {File: "witness/policy.go", From: `p.vague`, To: `false`, Tests: files},
+		"the port of a Service is the one of its pods":  {File: "witness/policy.go", From: `c.anyPort && n != dns`, To: `false`, Tests: files},
+		"where a program calls it listens":              {File: "witness/setting.go", From: `!decided && callsBy.MatchString(line)`, To: `false`, Tests: files},
+		"a Service of any namespace is meant":           {File: "witness/service.go", From: `s.namespace == namespace`, In: `return s.namespace == namespace`, To: `true`, Tests: files},
 		"a call before the helper's end counts":         {File: "sibling.go", From: `y.Last.Compare(r.Finished) == evidence.Before`, To: `false`, Tests: quick},
 		"any call in deletion was to the helper":        {File: "sibling.go", From: `!y.To.Known() || y.Presumed || y.Last.Compare(r.Finished) != evidence.After`, To: `false`, Tests: quick},
 		"a call elsewhere was to the helper":            {File: "sibling.go", From: `y.To.Known() && !y.To.Loopback()`, To: `false`, Tests: quick},

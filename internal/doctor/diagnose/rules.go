@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
+	"outrider.dev/internal/doctor/diagnose/witness"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -45,7 +46,11 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	if err != nil {
 		return result.Report{}, err
 	}
-	s := &subject{c, o}
+	beside, err := witness.Read(ctx, p, c.Calls, o.ShowSecrets)
+	if err != nil {
+		return result.Report{}, err
+	}
+	s := &subject{c, o, beside}
 	r := result.Report{Version: result.Version, Pod: p.Name()}
 	for rank, rule := range rules {
 		for _, f := range rule(s) {
@@ -78,6 +83,9 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	}
 	r.Timeline = history.Timeline(c.Pod, c.Calls, quotes)
 	for _, m := range s.Lacking {
+		if m.Kind == evidence.FromLog && r.Quotes(m.What) {
+			continue // it was read as a file beside the pod
+		}
 		r.Missing = append(r.Missing, fmt.Sprintf("%s: %s", m.What, m.Why))
 	}
 	for _, n := range s.Notes {

@@ -78,6 +78,9 @@ var siblingCauses = []siblingCause{
 // sibling sets the remedy of a finding about a call that was refused at an address of the own pod.
 func (s *subject) sibling(f *result.Finding, y calls.Call) {
 	c := &siblingCall{Call: y, serves: s.Listener(y), deleted: s.Deleted()}
+	if set, q := s.beside.SetToListen(y.To.Port, y.Container); set != nil && set == c.serves {
+		f.Evidence = append(f.Evidence, q)
+	}
 	if c.known = c.serves != nil; !c.known {
 		c.serves = s.MayListen(y)
 	}
@@ -190,4 +193,14 @@ func (s *subject) nothingListens(f *result.Finding, c *siblingCall) {
 	if len(ports) > 0 {
 		f.Remedy.Sentence += " (" + strings.Join(ports, "; ") + ")"
 	}
+}
+
+// Listener returns the container of the pod that is set to listen where a call went, by its specification, its log or a
+// configuration beside the pod; nil: none is known to be.
+func (s *subject) Listener(y calls.Call) *evidence.Container {
+	if c := s.Case.Listener(y); c != nil {
+		return c
+	}
+	c, _ := s.beside.SetToListen(y.To.Port, y.Container)
+	return c
 }

@@ -3,17 +3,21 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/why"
 )
 
 // podEnded finds what the status of a pod itself says: it was evicted, not admitted, or lost with its node.
@@ -49,7 +53,9 @@ func containerState(s *subject) (out []result.Finding) {
 				out = append(out, s.noImage(c, m))
 				continue
 			case known && m.Code != "":
-				out = append(out, s.stateOf(m, c.Name, w.Reason, message))
+				f := s.stateOf(m, c.Name, w.Reason, message)
+				s.beside.NamesKey(&f, message)
+				out = append(out, f)
 				continue
 			case !known:
 				out = append(out, s.unknown(c.Name, w.Reason, message))
@@ -193,9 +199,32 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 		m, _ := states.Find(states.Gates, first.Gate, first.Says)
 		f.Disproof, f.Remedy = "a later status of the pod in which the condition is true", finding.Remedy{Sentence: m.Remedy, Command: s.Kubectl("get pod %s -o yaml", s.Object.Name)}
 	}
+	if first.Says == "" && first.Gate == "" {
+		s.logOf(&f, first, age)
+	}
 	if first.Says != "" {
 		f.Sentence = since + ": " + first.Says
 		f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s: %s", first.What, first.Says)}
 	}
+	s.beside.About(&f, path.Base(first.Gate), s.Object.Name)
 	return result.Found, f.Sentence, []result.Finding{f}
+}
+
+// logOf changes the finding about a container that is not ready to what its log says: its last error, or else its last words.
+func (s *subject) logOf(f *result.Finding, l facts.Lack, age time.Duration) {
+	c := s.Container(l.Container)
+	if c == nil || c.Last() == nil {
+		return
+	}
+	if told, says := s.Reason(c.Name, c.Last().Number); says {
+		f.Sentence = fmt.Sprintf("%s since %s; its log says: %s", l.What, facts.Duration(age), told.Text)
+		f.Evidence = append(f.Evidence, told.Quotes...)
+		f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), "correct what its log says: "+chain.Short(told.Text))
+		f.Disproof = "a later line of its log that says that it goes on"
+		return
+	}
+	last := s.LastLines(c.Name, c.Last().Number, quotedLines)
+	if f.Evidence = append(f.Evidence, last...); len(last) > 0 {
+		f.Sentence = fmt.Sprintf("%s since %s; its log ends with: %s", l.What, facts.Duration(age), chain.Short(why.Say(last[len(last)-1].Text)))
+	}
 }

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/chain"
+	"outrider.dev/internal/doctor/diagnose/witness"
 )
 
 // Short names for the answers to a question that the evidence may leave open.
@@ -16,6 +17,7 @@ const (
 type subject struct {
 	*chain.Case
 	options Options
+	beside  *witness.Record
 }
 
 // anyContainer returns a container whose log may be looked at first.

@@ -120,7 +120,7 @@ type Tail struct {
 
 // search looks for all that a diagnosis needs of the logs of applications.
 var search = sync.OnceValue(func() *evidence.Searcher {
-	return evidence.Search(append(slices.Clone(wordings), successes, addresses, evidence.Ending, listening))
+	return evidence.Search(append(slices.Clone(wordings), successes, addresses, evidence.Ending, Listening))
 })
 
 // Read scans the logs of all containers but the proxy. It fails only if ctx ends.
@@ -160,8 +160,8 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 						out.Asked = slices.DeleteFunc(out.Asked, func(a Asked) bool { return a.Container == c.Name && a.Run == l.Run && a.Port == d.Port })
 						out.Asked = append(out.Asked, Asked{c.Name, l.Run, d.Port, l.Quote(h.Line, secrets)})
 					}
-				case listening.Name:
-					ports, local := portsOf(h.Line.Text)
+				case Listening.Name:
+					ports, local := PortsIn(h.Line.Text)
 					out.Listens = append(out.Listens, Listen{c.Name, l.Run, ports, pathOf(h.Line.Text), local, l.Quote(h.Line, secrets)})
 				}
 			}

@@ -19,7 +19,7 @@ func FuzzDestination(f *testing.F) {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		ports, _ := portsOf(line)
+		ports, _ := PortsIn(line)
 		if len(ports) > 16 || slices.ContainsFunc(ports, func(p int) bool { return p < 1 || p > 65535 }) {
 			t.Errorf("%q listens on %v", line, ports)
 		}

@@ -30,11 +30,11 @@ func (r *Reading) ListensAt(container string, port uint16) (evidence.Quote, bool
 	return evidence.Quote{}, false
 }
 
-// listening matches lines by which servers in the usual languages say that they listen.
-var listening = evidence.Pattern{
+// Listening matches lines by which servers in the usual languages say that they listen.
+var Listening = evidence.Pattern{
 	Name: "listens",
 	Any:  []string{"listening", "started on port", "running on", "running at", "serving on", "serving at", "serving http", "server started", "started server", "bound to", "listen on", "accepting connections"},
-	Only: func(line []byte) bool { ports, _ := portsOf(line); return len(ports) > 0 || pathOf(line) != "" },
+	Only: func(line []byte) bool { ports, _ := PortsIn(line); return len(ports) > 0 || pathOf(line) != "" },
 }
 
 var (
@@ -44,9 +44,9 @@ var (
 	notServer = regexp.MustCompile(`(?i)debugger|dt_socket|jdwp|jmx|inspector|fail|error|cannot|could not|in use|\budp\b`)
 )
 
-// portsOf returns the ports on which a line says that its program listens, and whether only on the loopback address.
+// PortsIn returns the ports on which a line says that its program listens, and whether only on the loopback address.
 // Debuggers are left out.
-func portsOf(line []byte) (ports []int, local bool) {
+func PortsIn(line []byte) (ports []int, local bool) {
 	text := string(line[:min(len(line), 1024)])
 	if notServer.MatchString(text) {
 		return nil, false

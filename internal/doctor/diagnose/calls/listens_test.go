@@ -26,7 +26,7 @@ func TestPortsOf(t *testing.T) {
 		"listening on /run/app.sock":                                                   "[] false",
 		"started 12 workers":                                                           "[] false",
 	} {
-		ports, local := portsOf([]byte(line))
+		ports, local := PortsIn([]byte(line))
 		if got := fmt.Sprint(ports, local); got != want {
 			t.Errorf("%s, want %s: %s", got, want, line)
 		}

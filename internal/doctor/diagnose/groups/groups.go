@@ -37,7 +37,37 @@ func Diagnose(ctx context.Context, set *evidence.Set, o diagnose.Options) ([]res
 		reports = append(reports, nopod.Creation(w, o.ShowSecrets))
 	}
 	group(set, reports, o)
+	noteUnused(set, reports)
 	return reports, nil
+}
+
+// noteUnused notes the files beside pods with a finding that no finding quotes, and takes out those that one does.
+func noteUnused(set *evidence.Set, reports []result.Report) {
+	quoted := func(file string) bool {
+		return slices.ContainsFunc(reports, func(r result.Report) bool { return r.Quotes(file) })
+	}
+	set.Unused = slices.DeleteFunc(set.Unused, func(u evidence.Unused) bool { return u.Source.File != "" && quoted(u.Source.File) })
+	known := map[string]bool{}
+	for _, u := range set.Unused {
+		known[u.Source.File] = true
+	}
+	for _, p := range set.Pods {
+		known[p.Source.File] = true
+		for _, e := range p.Events {
+			known[e.Source.File] = true
+		}
+	}
+	for i, p := range set.Pods {
+		if reports[i].Verdict.Well() {
+			continue
+		}
+		for _, b := range p.Beside {
+			if file := b.Source.File; b.Of == "" && !known[file] && !quoted(file) {
+				known[file] = true
+				set.Unused = append(set.Unused, evidence.Unused{Source: b.Source, Why: "it was read, and says nothing that a finding needs"})
+			}
+		}
+	}
 }
 
 // A member is a pod, or a workload that cannot create pods, with its report.

@@ -3,6 +3,7 @@ package result
 
 import (
 	"fmt"
+	"path"
 	"slices"
 
 	"outrider.dev/internal/base/finding"
@@ -86,6 +87,14 @@ type Finding struct {
 
 	Rank int  `json:"-"` // place of its rule among the rules: an earlier one may explain it
 	Over bool `json:"-"` // it was over before the end of the run, which has another cause
+}
+
+// Quotes reports whether a finding of the report quotes a file, by its path or the last part of it.
+func (r *Report) Quotes(file string) bool {
+	is := func(q evidence.Quote) bool { return q.Source.File == file || path.Base(q.Source.File) == file }
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return slices.ContainsFunc(f.Evidence, is) || slices.ContainsFunc(f.Against, is)
+	})
 }
 
 // Tried describes what the remedy does in the model of the kubelet. It is empty if that was not tried.

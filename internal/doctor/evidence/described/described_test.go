@@ -292,3 +292,31 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A Service has an address, as a pod has, and is none. A few lines of the description of a pod are a part of it, if the command
+// before them names it.
+func TestParts(t *testing.T) {
+	const service = "Name:              orders\nNamespace:         shop\nType:              ClusterIP\nIP:                10.96.0.20\nPort:              http  80/TCP\nTargetPort:        8080/TCP\n"
+	if got := Read([]byte(service)); !got.Empty() {
+		t.Errorf("%+v", got.Objects)
+	}
+	const part = "$ kubectl describe po web-0 -n shop | grep -A5 app:\n  app:\n    Image:  app:7\n    State:  Running\n      Started:  Mon, 02 Mar 2026 10:00:09 +0000\n"
+	for text, want := range map[string]string{
+		part: "shop/web-0 app",
+		strings.Replace(part, "$ kubectl", "see kubectl", 1):               "shop/web-0 app",
+		strings.Replace(part, " -n shop", "", 1):                           "/web-0 app",
+		strings.Replace(part, "describe po web-0", "logs po", 1):           "",
+		part + "$ kubectl get pods -n other\n  app:\n    State: Running\n": "shop/web-0 app",
+	} {
+		got := ""
+		for _, o := range Read([]byte(text)).Objects {
+			got += o.Meta.Namespace + "/" + o.Meta.Name
+			for _, c := range o.Pod.Spec.Containers {
+				got += " " + c.Name
+			}
+		}
+		if got != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}

@@ -160,6 +160,9 @@ func init() { // for the table refers to functions that refer to it
 		"Desired Number of Nodes Scheduled": (*object).daemons,
 		"Current Number of Nodes Scheduled": func(o *object, v string) { o.Have = number(v) },
 	}
+	for _, key := range []string{"TargetPort", "Session Affinity", "Endpoints", "Subsets"} { // a Service has an IP, too
+		topFields[key] = ofKind(other)
+	}
 	for _, key := range []string{"Priority", "Priority Class Name", "Runtime Class Name", "SeccompProfile", "IPs", "Conditions", "Volumes", "Node-Selectors", "Node-Selector", "Tolerations",
 		"Topology Spread Constraints", "Readiness Gates", "NominatedNodeName", "ResourceClaims", "Pod Template", "Selector", "CreationTimestamp", "Start Ordinal", "Volume Claims",
 		"OldReplicaSets", "NewReplicaSet", "MinReadySeconds", "RollingUpdateStrategy", "Completion Mode", "Suspend", "Backoff Limit", "Created At", "Completed At", "Duration"} {
@@ -183,6 +186,9 @@ var sections = map[string]bool{"Init Containers": true, "Containers": true, "Eph
 
 // stateFields are keys at the margin that also are keys of a container's state: without indents they belong to that.
 var stateFields = map[string]bool{"Reason": true, "Message": true}
+
+// other is the kind of a description that is not read.
+const other = "other"
 
 // podly makes the field one that only pods have.
 func podly(read func(*object, string)) func(*object, string) {
@@ -331,7 +337,7 @@ func (o *object) done() (Object, bool) {
 	}
 	if o.Kind != "Pod" {
 		o.Pod = nil
-		return o.Object, o.Kind != "" && o.Meta.Name != ""
+		return o.Object, o.Kind != "" && o.Kind != other && o.Meta.Name != ""
 	}
 	meta := o.Pod.ObjectMeta // with the deletion
 	o.Pod.ObjectMeta = o.Meta

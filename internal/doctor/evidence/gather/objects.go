@@ -209,7 +209,7 @@ func (b *bundle) object(folder string, from evidence.Source, raw []byte, apiVers
 		}
 	case configs[head.Kind] && (head.APIVersion == "v1" || head.APIVersion == ""):
 		b.addConfig(head.Kind, from, raw)
-		b.other = b.other || head.Kind != "Secret"
+		b.other = true
 	case head.Kind != "Pod" && head.Kind != "Event" && !owners[head.Kind]:
 		b.other = true
 	case !b.hold(from, raw):
