@@ -211,12 +211,8 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) result.Finding {
 		f.Sentence = fmt.Sprintf("%s %s (%s)", c.Name, exit.Sentence, facts.ExitText(r))
 		f.Remedy.Sentence = cmp.Or(exit.Remedy, f.Remedy.Sentence)
 	}
-	told, says := s.Reason(c.Name, r.Number)
-	byMessage := false
-	if !says {
-		told, says = evidence.ToldBy(c.Name, r, s.ShowSecrets)
-		byMessage = says && !calls.Fails(told.Text)
-	}
+	told, byMessage, says := s.ToldOf(c.Name, r)
+	byMessage = byMessage && !calls.Fails(told.Text)
 	switch itself := r.Exit == nil || *r.Exit != 0 && !exit.Outside; {
 	case says && itself && !s.isOver(told, r):
 		s.tell(&f, c, r, told)
@@ -274,7 +270,7 @@ func (s *subject) tell(f *result.Finding, c *evidence.Container, r evidence.Run,
 	}
 	f.Sentence = fmt.Sprintf("%s ended by itself: %s (%s)", c.Name, told.Text, facts.ExitText(r))
 	f.Evidence = append(f.Evidence, told.Quotes...)
-	f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), "correct what its log says: "+chain.Short(told.Text))
+	f.Remedy.Sentence = why.Remedy(told.Text)
 	f.Evidence = append(f.Evidence, s.architecture(told)...)
 	s.portTaken(f, c, told)
 	s.otherSocket(f, c.Name, told)

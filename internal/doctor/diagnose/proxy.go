@@ -9,7 +9,6 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/doctor/diagnose/capturescope"
-	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
@@ -47,6 +46,7 @@ func proxyDied(s *subject) (out []result.Finding) {
 			f.Sentence = fmt.Sprintf("%s ran out of memory%s", s.Proxy.Name, while)
 			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or limit the configuration that it gets", s.Proxy.Name, s.MemoryLimit(s.Proxy.Name))}
 		}
+		f.Remedy.Sentence = cmp.Or(f.Remedy.Sentence, exitOf(v.Run).Remedy)
 		f.Evidence = append(f.Evidence, crash...)
 		s.proxySays(&f, v.Run)
 		for _, y := range s.Calls {
@@ -79,7 +79,7 @@ func (s *subject) proxySays(f *result.Finding, r evidence.Run) {
 		return
 	}
 	f.Sentence += ": " + told.Text
-	f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), "correct what its log says: "+chain.Short(told.Text))
+	f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), f.Remedy.Sentence)
 	for _, q := range told.Quotes {
 		if !slices.Contains(f.Evidence, q) {
 			f.Evidence = append(f.Evidence, q)
@@ -87,13 +87,24 @@ func (s *subject) proxySays(f *result.Finding, r evidence.Run) {
 	}
 }
 
-// unready lists the reasons why a proxy is not ready. said is the topic of the lines that show the reason.
-var unready = []struct {
+// An unreadiness is a reason why a proxy is not ready.
+type unreadiness struct {
 	said   facts.Topic
 	code   finding.Code
 	what   string
 	remedy string
-}{
+}
+
+// by returns the reason that a line has: a connection that fails at a certificate came as far as the control plane.
+func (u unreadiness) by(line string) unreadiness {
+	if refused := why.OfCertificate(line); u.said == facts.NoControlPlane && refused != "" {
+		return unreadiness{u.said, "no-certificate", "a certificate is refused between it and its control plane: " + refused, why.Remedy(line)}
+	}
+	return u
+}
+
+// unready lists the reasons why a proxy is not ready. said is the topic of the lines that show the reason.
+var unready = []unreadiness{
 	{facts.Rejected, "configuration-rejected", "it rejects its configuration", "see the message for the field: it is of a resource that was changed, an EnvoyFilter for instance"},
 	{facts.NoControlPlane, "no-control-plane", "it does not reach its control plane", "see whether the control plane runs, and whether a NetworkPolicy lets the pod reach it"},
 	{facts.Uncaptured, "capture-not-in-place", "connections do not come to it", captureRemedy},
@@ -179,6 +190,7 @@ func neverReady(s *subject) (out []result.Finding) {
 	}
 	for _, u := range unready {
 		if q := s.Said.In(about, u.said); len(q) > 0 {
+			u = u.by(q[len(q)-1].Text)
 			f.Code, f.Confidence = u.code, result.Certain
 			f.Sentence = fmt.Sprintf("%s is not ready: %s", s.Proxy.Name, u.what)
 			f.Evidence = append(f.Evidence, q[len(q)-1])
@@ -233,6 +245,12 @@ func captureFails(s *subject) (out []result.Finding) {
 		last := s.LastLines(c.Name, r.Number, 16)
 		for _, q := range last {
 			lines = append(lines, q.Text)
+		}
+		told, _, says := s.ToldOf(c.Name, *r)
+		if says && !checks {
+			lines = append(lines, told.Text)
+			last = append(last, told.Quotes[0])
+			m.Why, m.Do = fmt.Sprintf("%s (%s)", told.Text, m.Why), why.Remedy(told.Text)
 		}
 		if said, i, is := states.OfCapture(lines, checks); is {
 			if m = said; !slices.Contains(f.Evidence, last[i]) {

@@ -85,7 +85,7 @@ func (s *subject) neverServed(f *result.Finding) {
 	for _, u := range unready {
 		for _, v := range s.Serving {
 			if q := s.Said.In(v.Number, u.said); len(q) > 0 {
-				f.Evidence = append(f.Evidence, q[len(q)-1])
+				f.Evidence, u = append(f.Evidence, q[len(q)-1]), u.by(q[len(q)-1].Text)
 				f.Remedy.Sentence = fmt.Sprintf("%s does not get ready since %s: %s", s.Proxy.Name, u.what, u.remedy)
 				return
 			}

@@ -70,11 +70,10 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	if q, matters := s.NodeThen(); matters && len(r.Findings) > 0 {
 		r.Findings[0].Evidence = append(r.Findings[0].Evidence, q)
 	}
-	for i := range r.Findings { // each says what to do
+	for i := range r.Findings {
 		do := &r.Findings[i].Remedy
-		do.Sentence = cmp.Or(do.Sentence, "see the conditions, the states and the events of the pod")
 		if r.Findings[i].Container != "" && remedies.IsStatic(s.Object) && !strings.Contains(do.Sentence, "static pod") {
-			do.Sentence += fmt.Sprintf("; it is a static pod: change it in its file on node %s (the kubelet's staticPodPath, often /etc/kubernetes/manifests)", s.Object.Spec.NodeName)
+			do.Sentence = strings.TrimPrefix(do.Sentence+fmt.Sprintf("; it is a static pod: change it in its file on node %s (the kubelet's staticPodPath, often /etc/kubernetes/manifests)", s.Object.Spec.NodeName), "; ")
 		}
 	}
 	var quotes []evidence.Quote

@@ -1,38 +1,40 @@
 package chain
 
 import (
-	"fmt"
-
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
 )
+
+// SeeLog returns the remedy for the end of a run of which nothing but its log can tell why: the command that prints the
+// log, if it is not among the evidence. Its reader gets what a log says that is, and no command.
+func (c *Case) SeeLog(container string, run int) finding.Remedy {
+	if c.Container(container).Log(run) == nil {
+		return finding.Remedy{Command: c.Kubectl("%s", c.Logs(container, run))}
+	}
+	for _, t := range c.Tails {
+		switch {
+		case t.Container != container || t.Run != run:
+		case len(t.Lines) == 0:
+			return finding.Remedy{Sentence: "its log is empty: have the program write why it ends to its standard error"}
+		default:
+			return finding.Remedy{Sentence: "its log does not say why: have the program write that, or let it log more"}
+		}
+	}
+	return finding.Remedy{}
+}
+
+// ToldOf returns what a run says of its end, in its log or, if that says nothing, in its termination message.
+func (c *Case) ToldOf(container string, r evidence.Run) (told evidence.Told, byMessage, says bool) {
+	if told, says = c.Reason(container, r.Number); says {
+		return told, false, true
+	}
+	told, says = evidence.ToldBy(container, r, c.ShowSecrets)
+	return told, says, says
+}
 
 // mostOfRemedy is the largest number of characters of a log's line in a remedy. The finding quotes the whole line.
 const mostOfRemedy = 120
 
-// SeeLog returns the remedy for the end of a run of which nothing but its log can tell why. A log that is among the
-// evidence was read already: its reader gets what it says, and no command.
-func (c *Case) SeeLog(container string, run int) finding.Remedy {
-	log := c.Container(container).Log(run)
-	if log == nil {
-		return finding.Remedy{Sentence: "see the end of its log", Command: c.Kubectl("%s", c.Logs(container, run))}
-	}
-	for _, t := range c.Tails {
-		if t.Container != container || t.Run != run {
-			continue
-		}
-		if len(t.Lines) == 0 {
-			return finding.Remedy{Sentence: "its log is empty: have the program write why it ends to its standard error"}
-		}
-		return finding.Remedy{Sentence: fmt.Sprintf("its log ends with: %s; if that says too little, let the program log more", Short(why.Say(t.Lines[len(t.Lines)-1].Text)))}
-	}
-	return finding.Remedy{Sentence: "see the end of its log, " + log.Source.File}
-}
-
 // Short returns a line of a log for a sentence about it.
-func Short(line string) string {
-	if r := []rune(line); len(r) > mostOfRemedy {
-		return string(r[:mostOfRemedy]) + "…"
-	}
-	return line
-}
+func Short(line string) string { return why.Cut(line, mostOfRemedy) }

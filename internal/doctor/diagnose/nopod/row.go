@@ -103,7 +103,7 @@ func suspect(p *evidence.Pod, r result.Report, m rowMeaning) result.Report {
 		Code: m.code, Confidence: m.confidence, Sentence: sentence,
 		Evidence: []evidence.Quote{{Source: p.Source, Text: fmt.Sprintf("READY %d/%d, STATUS %s, RESTARTS %d", line.Ready, line.Of, line.Status, line.Restarts)}},
 		Disproof: "the description of the pod",
-		Remedy:   finding.Remedy{Sentence: "see what the pod's description and the logs of its containers say", Command: describe(p)},
+		Remedy:   finding.Remedy{Command: describe(p)},
 	}
 	r.Verdict, r.Findings = result.Found, []result.Finding{f}
 	r.Sentence = sentence
@@ -139,7 +139,7 @@ func WithLogs(p *evidence.Pod, r *result.Report, told []evidence.Told, failed []
 		f := &r.Findings[0]
 		f.Container, f.Confidence, f.Sentence = told[0].Container, result.Likely, fmt.Sprintf("%s ended by itself: %s", told[0].Container, told[0].Text)
 		f.Evidence, f.Disproof = append(f.Evidence, told[0].Quotes...), "a failed call, or a signal from outside, just before its end"
-		f.Remedy = finding.Remedy{Sentence: cmp.Or(why.Remedy(told[0].Text), "correct what its log names")}
+		f.Remedy = finding.Remedy{Sentence: why.Remedy(told[0].Text)}
 		r.Verdict, r.Sentence, r.Decide = result.Found, f.Sentence, ""
 	case len(failed) > 0 && row.Verdict.Well():
 		said := suspect(p, row, rowMeaning{code: states.NotKnown, confidence: result.Possible, sentence: fmt.Sprintf("the line looks well (%s), and a log says: %s", p.Row.Status, failed[0].Text)})

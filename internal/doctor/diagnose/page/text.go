@@ -60,6 +60,8 @@ func writeText(w io.Writer, r result.Report, o Options) error {
 	}
 	if do := firstRemedy(r); do != "" {
 		t.line("", "Do: "+do, "heading")
+	} else if len(r.Findings) > 0 && r.Findings[0].Remedy.Command != "" && r.Verdict != result.Undecided {
+		t.line("", "Do: "+r.Findings[0].Remedy.Command, "command")
 	}
 	if len(r.Timeline) > 0 {
 		t.line("", "", "")

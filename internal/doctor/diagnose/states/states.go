@@ -42,7 +42,7 @@ const (
 	whichImage  = "correct the image's name, or the pull secret of the pod"
 	whichConfig = "create what is missing, or correct the name in the pod template; the kubelet tries again by itself"
 	seeMessage  = "see the message of the runtime, and the settings of the container that it names"
-	freeNode    = "{again}; for this one see what the node had left (kubectl describe node)"
+	lowerIt     = "{again}; if that comes again, lower the requests of the pod, or free the node or add one"
 )
 
 // Resources in the kubelet's message about an eviction, and what to do. Source: pkg/kubelet/eviction.
@@ -94,7 +94,7 @@ var Terminated = []Meaning{
 	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "{c} was ended since the pod's deadline passed", Remedy: "see what it still did then; if that is right, raise activeDeadlineSeconds", OfPod: true},
 	{Reason: "ContainerStatusUnknown", Code: "node-lost", Sentence: "how {c} ended is not known: the kubelet lost sight of it, and made up its exit code", Remedy: "see why the pod ended: whether it was evicted, and whether the node restarted or ran out of disk space (kubectl describe node)", OfPod: true},
 	{Reason: "Unknown", Code: "node-lost", Sentence: "{c} ended with its node, or with the container runtime", Remedy: "see whether the node restarted (kubectl describe node); the pod has no fault", OfPod: true},
-	{Reason: "Evicted", Code: "evicted", Sentence: "{c} was ended when the pod was evicted", Remedy: freeNode, OfPod: true},
+	{Reason: "Evicted", Code: "evicted", Sentence: "{c} was ended when the pod was evicted", Remedy: "{again}", OfPod: true},
 }
 
 // Pod has the reasons of pods that ended, or that a node did not admit. Source: pkg/kubelet (lifecycle, eviction,
@@ -104,13 +104,13 @@ var Pod = []Meaning{
 	{Reason: "Evicted", Says: ofDisk, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overDisk},
 	{Reason: "Evicted", Says: ofMemory, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overMemory},
 	{Reason: "Evicted", Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: "set requests for the resource that ran out, so that the scheduler counts it, or give the node more of it"},
-	{Reason: "Preempting", Code: "evicted", Sentence: "the pod made room for a critical pod of its node", Remedy: freeNode},
+	{Reason: "Preempting", Code: "evicted", Sentence: "the pod made room for a critical pod of its node", Remedy: "{again}"},
 	{Reason: "Terminated", Code: "evicted", Sentence: "the pod ended with its node, which was shut down", Remedy: "{again}"},
 	{Reason: "NodeShutdown", Code: "evicted", Sentence: "the pod was not admitted by a node that shuts down", Remedy: "{again}"},
 	{Reason: "Shutdown", Code: "evicted", Sentence: "the pod ended with its node, which was shut down", Remedy: "{again}"},
 	{Reason: "NodeLost", Code: "node-lost", Sentence: "the pod's node does not answer any more", Remedy: "see the node (kubectl describe node); when it is gone for good, delete the node object, or the pod with --force"},
 	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "the pod ran longer than its deadline (activeDeadlineSeconds)", Remedy: "see what it still did then; if that is right, raise activeDeadlineSeconds"},
-	{Reason: "OutOf*", Code: "not-admitted", Sentence: "the node has not enough left for the pod", Remedy: freeNode},
+	{Reason: "OutOf*", Code: "not-admitted", Sentence: "the node has not enough left for the pod", Remedy: lowerIt},
 	{Reason: "NodeAffinity", Code: "not-admitted", Sentence: "the node's labels do not fit the pod", Remedy: "see whether the node's labels changed, or the pod names a node (nodeName)"},
 	{Reason: "NodeName", Code: "not-admitted", Sentence: "the pod is for another node", Remedy: "see the pod's nodeName"},
 	{Reason: "NodePorts", Code: "not-admitted", Sentence: "a hostPort of the pod is taken on its node", Remedy: "use a Service in place of a hostPort"},
@@ -121,7 +121,7 @@ var Pod = []Meaning{
 	{Reason: "UnknownReason", Code: "not-admitted", Sentence: "the node did not admit the pod", Remedy: seeMessage},
 	{Reason: "TopologyAffinityError", Code: "not-admitted", Sentence: "the node cannot give the pod resources that lie together", Remedy: "see the topology manager's policy of the node, and the pod's requests"},
 	{Reason: "SMTAlignmentError", Code: "not-admitted", Sentence: "the pod does not ask for whole cores, which its node requires", Remedy: "ask for a multiple of the threads of a core"},
-	{Reason: "VolumeAttachmentLimitExceeded", Code: "not-admitted", Sentence: "the node cannot attach more volumes", Remedy: freeNode},
+	{Reason: "VolumeAttachmentLimitExceeded", Code: "not-admitted", Sentence: "the node cannot attach more volumes", Remedy: "{again}; if that comes again, spread the pods with volumes over more nodes (topologySpreadConstraints)"},
 	{Reason: "SysctlForbidden", Code: "not-admitted", Sentence: "the node does not allow a sysctl of the pod", Remedy: "allow it on the node (--allowed-unsafe-sysctls), or remove it from the pod"},
 	{Reason: "AppArmor", Code: "not-admitted", Sentence: "the node has not the AppArmor profile of the pod", Remedy: "load the profile on the node, or correct its name"},
 	{Reason: "PodLevelResourcesNotSupported", Code: "not-admitted", Sentence: "the node does not support resources of the whole pod", Remedy: "set resources by container, or use a newer node"},
@@ -134,14 +134,15 @@ var Pod = []Meaning{
 // Disruption has the reasons of the condition DisruptionTarget: something removes the pod that is not its owner.
 // Source: k8s.io/api/core/v1, pkg/controller, pkg/scheduler.
 var Disruption = []Meaning{
-	{Reason: "PreemptionByScheduler", Code: "evicted", Sentence: "the pod made room for one of a higher priority", Remedy: freeNode},
+	{Reason: "PreemptionByScheduler", Code: "evicted", Sentence: "the pod made room for one of a higher priority", Remedy: "{again}; if it must not make room, give it a higher priority (priorityClassName)"},
 	{Reason: "DeletionByTaintManager", Code: "evicted", Sentence: "the pod is removed from its node, whose taint it does not tolerate", Remedy: "see the taints of the node: not-ready and unreachable mean that the node does not answer"},
 	{Reason: "DeletionByDeviceTaintManager", Code: "evicted", Sentence: "the pod is removed from its node, since a device that it uses has a taint", Remedy: "see the taints of devices (kubectl get resourceslices,devicetaintrules -o yaml)"},
 	{Reason: "EvictionByEvictionAPI", Code: "evicted", Sentence: "the pod is evicted by a request, as kubectl drain makes it", Remedy: "{again}"},
 	{Reason: "DeletionByPodGC", Code: "node-lost", Sentence: "the pod's node does not exist any more", Remedy: "{again}"},
 	{Reason: "TerminationByKubelet", Says: ofDisk, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overDisk},
 	{Reason: "TerminationByKubelet", Says: ofMemory, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overMemory},
-	{Reason: "TerminationByKubelet", Code: "evicted", Sentence: "the kubelet ends the pod before its time", Remedy: "see the message, and what the node had left"},
+	{Reason: "TerminationByKubelet", Says: []string{"node shutdown"}, Code: "evicted", Sentence: "the kubelet ends the pod, since its node shuts down", Remedy: "{again}; the pod has no fault"},
+	{Reason: "TerminationByKubelet", Code: "evicted", Sentence: "the kubelet ends the pod before its time", Remedy: "{again}"},
 }
 
 // Unscheduled has the reasons of the condition PodScheduled while it is false. Source: k8s.io/api/core/v1, pkg/scheduler,

@@ -8,17 +8,22 @@ import (
 
 // A class is a row of the table of reasons: what messages of the class say, and what is to be done about them.
 type class struct {
+	name   string // of classes that others ask for
 	form   *regexp.Regexp
 	object *regexp.Regexp // finds what the message is about; nil: the groups of form do
 	do     string         // the advice, if the object is known: it takes the place of OBJECT
 	plain  string         // the advice, if it is not; empty: none
 }
 
+// ofCertificates is the name of the classes about a certificate that is refused.
+const ofCertificates = "certificate"
+
 // The objects that messages of several classes name.
 var (
-	aFile = regexp.MustCompile(`(?:^|[\s"'` + "`" + `(=:])((?:/[\w.@+-]+)+/?)`)
-	aPort = regexp.MustCompile(`(?i)(?:\bport |:)(\d{2,5})\b`)
-	aName = regexp.MustCompile(`(?:^|[^\w$])([A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])\b|\b([A-Z][A-Z0-9]{2,}):? (?:unbound|parameter|is (?:not set|required|missing)|must be set)|(?:KeyError|key not found|variable):? ["']([A-Z][A-Z0-9]+)["']`)
+	aFile     = regexp.MustCompile(`(?:^|[\s"'` + "`" + `(=:])((?:/[\w.@+-]+)+/?)`)
+	anAddress = regexp.MustCompile(`\b((?:\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w-]*(?:\.[a-z][\w-]*)*):\d{2,5})\b`)
+	aPort     = regexp.MustCompile(`(?i)(?:\bport |:)(\d{2,5})\b`)
+	aName     = regexp.MustCompile(`(?:^|[^\w$])([A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])\b|\b([A-Z][A-Z0-9]{2,}):? (?:unbound|parameter|is (?:not set|required|missing)|must be set)|(?:KeyError|key not found|variable):? ["']([A-Z][A-Z0-9]+)["']`)
 )
 
 // classes has the reasons that programs of every kind give. The first row that fits a message counts, so a row about a
@@ -47,11 +52,11 @@ var classes = []class{
 		do: "give OBJECT a value in the configuration of the program"},
 	{form: of(`unbound variable|parameter (?:null or )?not set|environment variable|env var|keyerror|is not set|not configured|is required|are required|missing environment|missing required|configuration: missing|config: missing|field required`),
 		plain: "set what the line names, in the pod template or in the ConfigMap or Secret that it comes from"},
-	{form: of(`certificate (?:has |is )?expired|expired certificate|certexpired|certificate is not yet valid|certnotvalidyet`), plain: "renew the certificate that it was shown, or correct the clock: its validity does not include now"},
-	{form: of(`badsignature|unknownissuer|unknown authority|unable to get (?:local )?issuer|self[- ]?signed certificate|certification path|\bpkix\b|unknown ca\b|certificate_verify_failed|verify the first certificate`),
+	{name: ofCertificates, form: of(`(?:invalid )?peer certificate: (?:expired|certexpired)|certificate (?:has |is )?expired|expired certificate|certexpired|certificate is not yet valid|certnotvalidyet`), plain: "renew the certificate that it was shown, or correct the clock: its validity does not include now"},
+	{name: ofCertificates, form: of(`(?:(?:invalid )?peer certificate: )?(?:badsignature|unknownissuer|unknown authority|unable to get (?:local )?issuer|self[- ]?signed certificate|certification path|\bpkix\b|unknown ca\b|certificate_verify_failed|verify the first certificate)`),
 		plain: "make the roots that it trusts agree with the issuer of the certificate that it was shown: no root that it has signed the certificate"},
-	{form: of(`notvalidforname|not valid for any names|certificate is (?:not )?valid for|match any of the subject|hostname mismatch|ip sans`), plain: "call the peer by a name that its certificate has, or give it a certificate with that name"},
-	{form: of(`peer certificate|ssl certificate|tls.{0,30}certificate|\bx509\b|bad certificate|certificate (?:verify|required|unknown|rejected)`), plain: "see the certificate that it was shown: its date, its names, and who signed it"},
+	{name: ofCertificates, form: of(`(?:(?:invalid )?peer certificate: )?(?:notvalidforname|not valid for any names|certificate is (?:not )?valid for|match any of the subject|hostname mismatch|ip sans)`), plain: "call the peer by a name that its certificate has, or give it a certificate with that name"},
+	{name: ofCertificates, form: of(`peer certificate|ssl certificate|tls.{0,30}certificate|\bx509\b|bad certificate|certificate (?:verify|required|unknown|rejected)`), plain: "see the certificate that it was shown: its date, its names, and who signed it"},
 	{form: of(`checksum|check sum`), plain: "restore the migration as it was applied; if its change is meant, correct the checksum that is recorded: it was edited after it ran"},
 	{form: of(`more recent version of the java|unsupportedclassversion`), plain: "use an image with a later version of Java, or compile for the version that it has"},
 	{form: of(`cannot downgrade|incompatible with (?:the )?server|not compatible with this version|wrong mongod version|version mismatch|server version: `), plain: "use the version of the program that fits the data or the server, or migrate them first"},
@@ -73,6 +78,17 @@ var classes = []class{
 		do: "see the user and the rights that its securityContext gives it (runAsUser, fsGroup), and who owns OBJECT", plain: "see the user and the rights that its securityContext gives it, and who owns what the line names"},
 	{form: of(`host not found in upstream "([^"]+)"|could not resolve host:? (\S+)`), do: "see whether there is a Service OBJECT, under that name and in that namespace"},
 	{form: of(`(?:relation|table|column|index|database|role|type) ["` + "`" + `]?([\w.]+)["` + "`" + `]? .{0,30}?already exists`), do: "remove OBJECT, or let the program take it over: it is there already"},
+}
+
+// advised has reasons from which advice follows, though a line is none the better for them: a call that fails may be got
+// over, and each fault in a program has words of its own.
+var advised = []class{
+	{form: of(`connection .{0,80}refused|refused .{0,20}connection|econnrefused|connection reset|econnreset|closed the connection|connection (?:was )?closed|unexpected eof|end of file reached|socket hang up`), object: anAddress,
+		do: "see whether OBJECT runs and answers, and let the program try again for a while", plain: "see whether what it calls runs and answers, and let the program try again for a while"},
+	{form: of(`timed? ?out|deadline exceeded|no route to host|host unreachable|network is unreachable`), object: anAddress,
+		do: "see whether OBJECT answers, and whether a NetworkPolicy or a firewall lets the pod reach it", plain: "see whether what it calls answers, and whether a NetworkPolicy or a firewall lets the pod reach it"},
+	{form: regexp.MustCompile(`index out of (?:range|bounds)|nil (?:map|pointer)|NullPointer|\b(?:TypeError|NoMethodError|AttributeError|NameError|ReferenceError|IndexError|ZeroDivisionError|DivisionByZeroError|ClassCastException|NullReferenceException)\b|undefined (?:value|method)|(?i:segmentation fault|assert failure|panicked at|deadlock|divi(?:de|sion) by zero)|called .Option::unwrap`),
+		plain: "it is a fault in the program, at the place that its stack trace names: run an earlier version until it is mended"},
 }
 
 func of(form string) *regexp.Regexp { return regexp.MustCompile(`(?i)` + form) }
@@ -116,18 +132,35 @@ func (c *class) fits(text string) (object string, fits bool) {
 }
 
 // classOf returns the class of a message, and what the message is about. It returns nil if no class fits.
-func classOf(text string) (*class, string) {
-	for i := range classes {
-		if object, fits := classes[i].fits(text); fits {
-			return &classes[i], object
+func classOf(text string) (*class, string) { return classIn(classes, text) }
+
+func classIn(table []class, text string) (*class, string) {
+	for i := range table {
+		if object, fits := table[i].fits(text); fits {
+			return &table[i], object
 		}
 	}
 	return nil, ""
 }
 
+// trailing matches the fields after a message.
+var trailing = regexp.MustCompile(`["}]?\s+[\w.]+=\S.*$`)
+
+// OfCertificate returns the part of a message that says why a certificate was refused; empty: it says nothing of one.
+func OfCertificate(text string) string {
+	if c, _ := classOf(text); c == nil || c.name != ofCertificates {
+		return ""
+	}
+	part := []rune(text)[max(reasonIn(text), 0):]
+	return Cut(strings.TrimRight(trailing.ReplaceAllString(string(part), ""), `"' `), most/2)
+}
+
 // Remedy returns what is to be done about a reason; empty: nothing more is known than the line itself.
 func Remedy(text string) string {
 	c, object := classOf(text)
+	if c == nil {
+		c, object = classIn(advised, text)
+	}
 	switch {
 	case c == nil:
 		return ""

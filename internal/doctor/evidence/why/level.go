@@ -68,7 +68,7 @@ func LevelOf(line string) Level {
 
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// boxes are what stands before each line of a message of several lines.
+// boxes match the border before each line of a message of several lines.
 var boxes = regexp.MustCompile(`^\s*(?:[│╷╵]|\|(?:\s|$))\s?`)
 
 // plain returns a line without colours, and without the border of a box.

@@ -20,14 +20,13 @@ import (
 type rank int
 
 const (
-	nothing   rank = iota
-	ending         // of any level, and it says no more than that the program ends
-	mentioned      // of a level up to warning, with a reason of the table
-	told           // words as "not found" or "is required", without a level
-	asError        // of the level error
-	thrown         // the header of an exception, "error: …", what a shell says of a command
-	fatal          // of a higher level
-	crash          // a panic, an exception that was not caught, a test that failed
+	nothing rank = iota
+	ending       // of any level, and it says no more than that the program ends
+	told         // words as "not found" or "is required", without a level
+	asError      // of the level error
+	thrown       // the header of an exception, "error: …", what a shell says of a command
+	fatal        // of a higher level
+	crash        // a panic, an exception that was not caught, a test that failed
 )
 
 // A Reason has the words of a log about the end of its program.
@@ -228,7 +227,7 @@ func says(text, err string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(strings.TrimRight(err, ". ")))
 }
 
-// directCause is what Python writes between an exception and the one that it caused.
+// directCause begins the line that Python writes between an exception and the one that it caused.
 const directCause = "The above exception was the direct cause"
 
 func isDirectCause(l Line) bool { return strings.HasPrefix(string(l.Text), directCause) }
