@@ -4,7 +4,7 @@
 // Two pods have the same cause if their diagnoses say the same, apart from what is each pod's own: names of pods, nodes
 // and ReplicaSets, addresses, times and numbers (alike.go). Whether they must also be of one workload, namespace or node
 // depends on the kind of cause (scopes). A pod without a log that ended as another one of its revision is in the group of
-// that one (pattern.go).
+// that one (pattern.go), and one whose calls fail on a node where a part of the network does not run in that part's (node.go).
 package groups
 
 import (
@@ -80,6 +80,7 @@ type member struct {
 	shape    string        // of the sentence
 	group    string        // key of the group; empty: nothing is wrong
 	alike    bool          // its cause is taken from another member, since it ended in the same way (pattern.go)
+	beside   bool          // and it is another one: a part of its node's network that does not run (node.go)
 }
 
 // group adds groups to the reports.
@@ -111,6 +112,7 @@ func group(set *evidence.Set, reports []result.Report, o diagnose.Options) {
 		}
 	}
 	patterns(all)
+	besideNode(all)
 	for i := range all {
 		if m := &all[i]; m.group != "" {
 			if groups[m.group] == nil {

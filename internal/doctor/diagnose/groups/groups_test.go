@@ -292,6 +292,8 @@ func BenchmarkGroup(b *testing.B) {
 // The tests notice each mutant of the code that decides what is one cause.
 func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestShape|TestBlend|TestScopes|TestOneRace|TestSince|TestRollback|TestPattern", map[string]mutants.Mutant{
+		"any failing pod is a part of the node":  {File: "node.go", From: `node != "" && networkParts.MatchString(m.report.Findings[0].Container)`, To: `node != ""`, Tests: "TestPartsOfTheNode"},
+		"any cause is a consequence":             {File: "node.go", From: `r.Verdict == result.Found && unreached.MatchString(f.Sentence)`, To: `r.Verdict == result.Found`, Tests: "TestPartsOfTheNode"},
 		"a word is a generated name":             {File: "alike.go", From: `!strings.ContainsAny(end, "2456789")`, To: `false`},
 		"ports and statuses are amounts":         {File: "alike.go", From: `strings.Join(kept, "\x01")`, To: `""`},
 		"the crash of one workload is all":       {File: "groups.go", From: `append(parts, container, m.workload)`, To: `append(parts, container)`},

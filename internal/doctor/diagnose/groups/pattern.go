@@ -174,6 +174,10 @@ func byEvidence(members []member) (own []member, all []member) {
 // byPattern says how many members of a group follow the pattern of others, and how sure that is at least.
 func byPattern(alike []member) string {
 	how := result.Likely
+	beside := len(slices.DeleteFunc(slices.Clone(alike), func(m member) bool { return !m.beside }))
+	if beside > 0 {
+		return fmt.Sprintf(" (%d pods on its node fail with it)", beside)
+	}
 	for _, m := range alike {
 		if c := m.report.Findings[0].Confidence; c.Degree() < how.Degree() {
 			how = c
