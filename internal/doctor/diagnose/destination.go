@@ -23,10 +23,11 @@ import (
 // dependencyDown finds calls that were refused by their destination, which may be a container of the same pod. Such
 // a call either is not captured, or goes to a proxy that runs and reports the refusal.
 func dependencyDown(s *subject) (out []result.Finding) {
+	ended := len(podEnded(s)) > 0 // what fails after that is a consequence
 	for _, app := range s.Work() {
 		seen := map[doctor.Destination]bool{}
 		for _, y := range s.Calls.By(app.Name) {
-			if seen[y.To] || s.GotOver(y) != nil || startsUp(s, y) || s.whileStopping(y) {
+			if since, _ := s.SinceStop(y); seen[y.To] || s.GotOver(y) != nil || startsUp(s, y) || s.whileStopping(y) || since == yes && ended {
 				continue
 			}
 			if f, found := s.atFarSide(app, y); found {

@@ -43,7 +43,7 @@ func nodeLost(s *subject) []result.Finding {
 
 // toBeGone quotes the end of the grace period of a pod that is being deleted.
 func (s *subject) toBeGone() []evidence.Quote {
-	if !s.Deleted() {
+	if s.Object.DeletionTimestamp == nil {
 		return nil
 	}
 	return []evidence.Quote{s.Quote(evidence.Second(s.Object.DeletionTimestamp.Time, evidence.APIClock), "the pod is to be gone by then")}

@@ -29,7 +29,7 @@ func proxyDied(s *subject) (out []result.Finding) {
 		}
 		while, disproof := "", "an end of the proxy by a signal from outside"
 		switch oom := v.Reason == "OOMKilled"; {
-		case s.Replaced(v.Run), app == nil && !oom && !s.missed(v):
+		case s.Replaced(v.Run), s.toldToQuit(v.Run), app == nil && !oom && !s.missed(v):
 			continue
 		case app != nil:
 			while, disproof = fmt.Sprintf(" while %s ran", app.Name), fmt.Sprintf("a run of %s that had ended before %s", app.Name, result.Instant(v.Finished))

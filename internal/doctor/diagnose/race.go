@@ -184,7 +184,7 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (result.Finding, 
 		fate.Taken = yes // in this pod only a captured call can have been refused
 	}
 	run, effect := s.Active(fate.Listening), s.EffectOf(y)
-	if effect.GoesOn && effect.Over != nil {
+	if r := app.Run(y.Run); effect.Over != nil && (effect.GoesOn || r != nil && r.Exit != nil && *r.Exit == 0) {
 		return result.Finding{}, false // its log says that the call succeeded later
 	}
 	f := result.Finding{

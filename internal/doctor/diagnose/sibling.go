@@ -69,9 +69,6 @@ func (s *subject) yetToListen(c *evidence.Container, probes []evidence.Quote) bo
 
 // siblingStopped finds calls that failed in a pod in deletion because a helper had ended before its caller.
 func siblingStopped(s *subject) (out []result.Finding) {
-	if !s.Deleted() && s.Row == nil { // of which only a line is known, which may be of a later time
-		return nil
-	}
 	named := slices.SortedStableFunc(slices.Values(s.Calls), func(a, b calls.Call) int { // those that name the helper's address first
 		rank := map[bool]int{false: 1}
 		return cmp.Compare(rank[a.To.Known() && !a.Presumed], rank[b.To.Known() && !b.Presumed])
@@ -81,7 +78,14 @@ func siblingStopped(s *subject) (out []result.Finding) {
 			continue
 		}
 		for _, c := range s.Siblings(y.Container) {
+			next, quits := s.quitEarly(y.Container, c.Name)
+			if !s.Deleted() && s.Row == nil && !quits { // of which only a line is known, which may be of a later time
+				continue
+			}
 			f, found := s.leftFirst(c, y)
+			if found && quits {
+				s.callsAfterQuit(&f, c.Name, next)
+			}
 			if found && !slices.ContainsFunc(out, func(g result.Finding) bool { return g.Container == f.Container }) {
 				out = append(out, f)
 			}

@@ -154,7 +154,7 @@ func skipped(r evidence.Run) bool { return strings.Contains(r.Message, "Skipped"
 // finalizerHolds finds pods in deletion that wait for a finalizer alone.
 func finalizerHolds(s *subject) []result.Finding {
 	lives := slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool { return c.Last() != nil && c.Last().Running })
-	if !s.Deleted() || len(s.Object.Finalizers) == 0 || lives {
+	if s.Object.DeletionTimestamp == nil || len(s.Object.Finalizers) == 0 || lives {
 		return nil
 	}
 	names := strings.Join(s.Object.Finalizers, ", ")

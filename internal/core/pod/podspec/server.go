@@ -136,7 +136,7 @@ func HasSocket(c *corev1.Container) bool { return slices.Contains(ofCloud, serve
 
 // quits lists texts in a command line, a hook or a variable that show that a container ends a proxy beside it. The words of
 // one entry need not be next to each other.
-var quits = []string{"quitquitquit", "ISTIO_QUIT_API", "scuttle", "envoy-preflight", "linkerd-await --shutdown", "linkerd-await -S", ":4191/shutdown", "cloud-sql-proxy shutdown", "/v1.0/shutdown"}
+var quits = []string{"quitquitquit", "ISTIO_QUIT_API", "scuttle", "envoy-preflight", "linkerd-await --shutdown", "linkerd-await -S", ":4191/shutdown", "cloud-sql-proxy shutdown", "/v1.0/shutdown", "graceful_shutdown"}
 
 // killers are the programs that send a signal.
 var killers = []string{"kill", "pkill", "killall", "killall5"}
@@ -151,6 +151,39 @@ func QuitsProxy(c *corev1.Container) bool {
 		first, rest, _ := strings.Cut(q, " ")
 		return strings.Contains(text, first) && strings.Contains(text, rest)
 	})
+}
+
+// requests are the texts in quits of a request by which a script ends a proxy beside it, at that moment.
+var requests = []string{"quitquitquit", ":4191/shutdown", "/v1.0/shutdown", "cloud-sql-proxy shutdown", "graceful_shutdown"}
+
+// silent are programs that make no call of their own.
+var silent = strings.Fields(": [ break cat cd date done echo exit export false fi kill ls printf return rm set sleep sync test touch trap true unset wait")
+
+// AfterQuit returns the first statement of a container's script that comes after the one by which the script ends a proxy
+// beside it and that may make a call; empty: there is none, or none is known.
+func AfterQuit(c *corev1.Container) string {
+	script, is := shell.ScriptOf(argvOf(c))
+	if !is {
+		return ""
+	}
+	asked, before := false, ""
+	for _, s := range shell.Statements(script.Text) {
+		words := s.Program()
+		if len(words) == 0 {
+			continue
+		}
+		text := strings.Join(words, " ")
+		switch {
+		case words[0] == "trap" || strings.HasPrefix(text, "function ") || strings.Contains(words[0], "()"):
+			// it runs later
+		case slices.ContainsFunc(requests, func(q string) bool { return strings.Contains(text, q) }):
+			asked = true
+		case asked && before != "||" && !slices.Contains(silent, path.Base(words[0])):
+			return text
+		}
+		before = s.Then
+	}
+	return ""
 }
 
 // allText joins the command line, the hooks and the environment of a container.

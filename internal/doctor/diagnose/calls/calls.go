@@ -43,7 +43,8 @@ type Call struct {
 	Likely    evidence.Time // same as At, but computed with the likely zone if the log's zone is not known
 	Last      evidence.Time // the likely time of the last similar line
 	Quote     evidence.Quote
-	More      int // number of similar lines after the first one
+	More      int  // number of similar lines after the first one
+	Undated   bool // the line has no time of its own
 }
 
 func (c Call) String() string {
@@ -228,7 +229,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		first[k] = len(c)
 		c = append(c, Call{
 			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, Presumed: presumed, Named: variable, At: momentOf(p, by, l, h, last, h.Line.Time), Likely: at, Last: at,
-			Quote: l.Quote(h.Line, secrets),
+			Quote: l.Quote(h.Line, secrets), Undated: h.Line.Continues || !h.Line.Time.Known(),
 		})
 	}
 	return c

@@ -95,8 +95,34 @@ func (p *Pod) Condition(kind corev1.PodConditionType, c evidence.Clock) evidence
 	return evidence.Time{}
 }
 
-// Deleted reports whether the pod is being deleted.
-func (p *Pod) Deleted() bool { return p.Object.DeletionTimestamp != nil }
+// Deleted reports whether the pod is being deleted: by its object or, if that is of before, by its events.
+func (p *Pod) Deleted() bool {
+	_, ends := p.EndOfAll()
+	return ends || p.Object.DeletionTimestamp != nil
+}
+
+// EndOfAll returns the first event by which the kubelet tells the containers of the pod to end, and false if it does not
+// tell each that runs without an end, or one started afterwards. It tells one alone for another reason, of which the
+// message speaks, and all for a new sandbox.
+func (p *Pod) EndOfAll() (first evidence.Quote, ends bool) {
+	if p.Row != nil || len(p.QuoteEvents("", "SandboxChanged")) > 0 {
+		return evidence.Quote{}, false
+	}
+	for _, c := range p.Containers {
+		if c.Kind != startup.Plain {
+			continue
+		}
+		e, killed := p.LastEvent(c.Name, "Killing")
+		last := c.Last()
+		if !killed || !strings.HasPrefix(e.Message, "Stopping container") || last == nil || last.Started.Compare(e.Last) == evidence.After {
+			return evidence.Quote{}, false
+		}
+		if q := p.QuoteEvent(e, e.Last, e.Message); !ends || q.At.At.Before(first.At.At) {
+			first, ends = q, true
+		}
+	}
+	return first, ends
+}
 
 // AwaitsProxy returns the edge by which a container waits for the proxy, and false if the pod has no such edge.
 func (p *Pod) AwaitsProxy(container string) (startup.Edge, bool) {

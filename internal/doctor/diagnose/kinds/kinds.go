@@ -66,8 +66,8 @@ var kinds = func() []finding.Kind {
 			Explanation: `The capture sends every connection of the pod to the proxy's port from the start. Until the proxy listens there, the kernel refuses them. The application fails, is restarted, and works at the second attempt; or it goes on without the data that it requested, and nothing shows it.
 
 A refused call counts as this race only if the capture redirects its destination, and if the proxy was certainly not ready, or there is no evidence of when it was. If both times lie within the error of their clocks, the diagnosis is undecided.`},
-		{Code: "shutdown-race", Title: "the proxy ended before the application",
-			Explanation: "When a pod is deleted, all plain containers get SIGTERM at the same time. If the proxy ends first, the application's last calls fail."},
+		{Code: "shutdown-race", Title: "the proxy and the application ended in the wrong order",
+			Explanation: "When a pod is deleted, all plain containers get SIGTERM at once. If the proxy ends first, the application's last calls fail; if the application does, requests to it."},
 		{Code: "configuration-rejected", Title: "the proxy rejects its configuration",
 			Explanation: "The control plane sent configuration that this proxy rejects. A running proxy keeps its previous configuration; a new one never becomes ready."},
 		{Code: "no-certificate", Title: "the proxy has no certificate",
