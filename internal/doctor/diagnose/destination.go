@@ -270,13 +270,13 @@ func (s *subject) endedBadly(y calls.Call) bool {
 	return r != nil && r.Exit != nil && *r.Exit != 0 && (r.Signal == 0 || !s.HasEvent(y.Container, "Killing", "probe"))
 }
 
-// beside is the time around a failed call in which the proxy's log may say why.
-const beside = 15 * time.Second
+// around is the time around a failed call in which the proxy's log may say why.
+const around = 15 * time.Second
 
 // attempted returns the line of the proxy's log about a connection that it did not make for a call.
 func (s *subject) attempted(y calls.Call) (evidence.Quote, facts.Attempt, bool) {
 	from, to := y.At, y.Last
-	from.At, to.At = from.At.Add(-beside), to.At.Add(beside)
+	from.At, to.At = from.At.Add(-around), to.At.Add(around)
 	return s.Said.Unreached(from, to, func(a facts.Attempt) bool {
 		return !y.To.Known() || y.To.Loopback() || a.To == "" || y.To.Port == 0 || strings.Contains(a.To+")", fmt.Sprintf(":%d)", y.To.Port))
 	})

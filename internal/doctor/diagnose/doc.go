@@ -23,6 +23,7 @@
 //	destination.go  causes at the destination of a call
 //	ends.go         causes in a container itself; port.go: its ports and sockets; probe.go: what its probes got; hook.go: its hooks
 //	nodelost.go     a node that does not answer
+//	package beside  what is false, or of no use, beside another finding
 //	slow.go         a start that took long; package phases: its phases
 //	remedy.go       remedies; package remedies: what a mesh has for it, and in which object it is set; package replay: what the kubelet
 //	                would have done with the remedy

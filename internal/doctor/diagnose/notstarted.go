@@ -26,7 +26,7 @@ func notStarted(s *subject) (out []result.Finding) {
 	}
 	for _, k := range notStartedBy {
 		q := s.QuoteEvents("", k.reason)
-		if len(q) == 0 {
+		if placed := s.Object.Spec.NodeName != ""; len(q) == 0 || placed && k.code == "not-scheduled" {
 			continue
 		}
 		text := strings.TrimPrefix(q[len(q)-1].Text, k.reason+": ")

@@ -106,17 +106,11 @@ func (u unreadiness) by(line string) unreadiness {
 // unready lists the reasons why a proxy is not ready. said is the topic of the lines that show the reason.
 var unready = []unreadiness{
 	{facts.Rejected, "configuration-rejected", "it rejects its configuration", "see the message for the field: it is of a resource that was changed, an EnvoyFilter for instance"},
+	{facts.Untrusted, "no-certificate", "its control plane was reached, but a certificate between the two is not accepted", "see whether the trust anchors of the pod and the issuer of the control plane belong together, and whether both are still valid (linkerd check, istioctl proxy-config secret); then restart the control plane, and the pods after it"},
+	{facts.Denied, "no-certificate", "its control plane was reached, and refuses it", "see the log of the control plane for the reason, and whether the pod's token (its audience, its expiry) and service account are those that it accepts"},
 	{facts.NoControlPlane, "no-control-plane", "it does not reach its control plane", "see whether the control plane runs, and whether a NetworkPolicy lets the pod reach it"},
 	{facts.Uncaptured, "capture-not-in-place", "connections do not come to it", captureRemedy},
 	{facts.NoCertificate, "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
-}
-
-// unreadyCodes returns the codes of proxies that are not ready for a reason that is known.
-func unreadyCodes() (out []finding.Code) {
-	for _, u := range unready {
-		out = append(out, u.code)
-	}
-	return out
 }
 
 const captureRemedy = "run outrider-agent capture again in a container of the pod with NET_ADMIN, or make a new pod, and find the program that removed the rules or wrote others (nft list ruleset, iptables-save)"
@@ -185,7 +179,7 @@ func neverReady(s *subject) (out []result.Finding) {
 		f.Confidence = result.Possible // it may still become ready
 	}
 	about := now.Number
-	if before := about - 1; len(s.Said.All()) > 0 && len(s.Said.In(about, facts.NoControlPlane)) == 0 && s.failedToGetReady(before) {
+	if before := about - 1; len(s.Said.All()) > 0 && !s.saysWhyUnready(about) && s.failedToGetReady(before) {
 		about, f.Confidence = before, result.Likely // its last run has said more
 	}
 	for _, u := range unready {
@@ -206,6 +200,16 @@ func neverReady(s *subject) (out []result.Finding) {
 		return nil // the rules about its end say more; and one that began to run just now is starting
 	}
 	return []result.Finding{f}
+}
+
+// saysWhyUnready reports whether the log of a run of the proxy has a reason why it is not ready.
+func (s *subject) saysWhyUnready(run int) bool {
+	for _, u := range unready {
+		if len(s.Said.In(run, u.said)) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // failedToGetReady reports whether a run of the proxy ended without having been ready.

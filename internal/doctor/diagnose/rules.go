@@ -8,14 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/beside"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/history"
 	"outrider.dev/internal/doctor/diagnose/nopod"
 	"outrider.dev/internal/doctor/diagnose/phases"
-	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/witness"
 	"outrider.dev/internal/doctor/evidence"
@@ -46,11 +45,11 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	if err != nil {
 		return result.Report{}, err
 	}
-	beside, err := witness.Read(ctx, p, c.Calls, o.ShowSecrets)
+	files, err := witness.Read(ctx, p, c.Calls, o.ShowSecrets)
 	if err != nil {
 		return result.Report{}, err
 	}
-	s := &subject{c, o, beside}
+	s := &subject{c, o, files}
 	r := result.Report{Version: result.Version, Pod: p.Name()}
 	for rank, rule := range rules {
 		for _, f := range rule(s) {
@@ -67,12 +66,12 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 		r.Findings = slowStart(s, r.Start)
 	}
 	s.conclude(&r)
-	if q, matters := s.NodeThen(); matters && len(r.Findings) > 0 {
+	if q, matters := s.NodeThen(); matters && len(r.Findings) > 0 && beside.Node(r.Findings[0]) {
 		r.Findings[0].Evidence = append(r.Findings[0].Evidence, q)
 	}
 	for i := range r.Findings {
 		do := &r.Findings[i].Remedy
-		if r.Findings[i].Container != "" && remedies.IsStatic(s.Object) && !strings.Contains(do.Sentence, "static pod") {
+		if beside.Manifest(r.Findings[i]) && evidence.IsStatic(s.Object) && !strings.Contains(do.Sentence, "static pod") {
 			do.Sentence = strings.TrimPrefix(do.Sentence+fmt.Sprintf("; it is a static pod: change it in its file on node %s (the kubelet's staticPodPath, often /etc/kubernetes/manifests)", s.Object.Spec.NodeName), "; ")
 		}
 	}
@@ -88,7 +87,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 		r.Missing = append(r.Missing, fmt.Sprintf("%s: %s", m.What, m.Why))
 	}
 	for _, n := range s.Notes {
-		if n.Zone != "" && !history.ZoneMatters(s.Container(n.Zone), r.Verdict, r.Findings) {
+		if n.Zone != "" && !history.ZoneMatters(s.Container(n.Zone), r.Verdict, r.Findings) || !beside.Note(n, &r) {
 			continue
 		}
 		r.Notes = append(r.Notes, fmt.Sprintf("%s (%s)", n.Text, n.Source.Place()))
@@ -99,63 +98,13 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	return r, nil
 }
 
-// consequences marks findings that another one about the same container explains: a proxy that gets no configuration is
-// killed by its own probe, and an application that waits for a call by its own.
-func consequences(r *result.Report) {
-	explains := func(f, g result.Finding) bool {
-		if f.Code == "sibling-down" && g.Container != f.Container && g.Container != "" && g.Confidence != result.Possible {
-			return slices.Contains([]finding.Code{"app-crash", "out-of-memory", "config-missing", "container-not-created", "image-missing"}, g.Code)
-		}
-		if f.Code == "hold-fails-open" {
-			return slices.Contains(unreadyCodes(), g.Code) && g.Confidence != result.Possible
-		}
-		if f.Container != g.Container || g.Over || g.Confidence == result.Possible {
-			return false
-		}
-		switch f.Code {
-		case "proxy-died":
-			return g.Code == "container-not-created" || slices.Contains(unreadyCodes(), g.Code)
-		case "killed-by-probe":
-			return slices.Contains(unreadyCodes(), g.Code) || slices.Contains([]finding.Code{"startup-race", "sibling-down", "dependency-down", "name-not-resolved", "hold-without-effect"}, g.Code)
-		}
-		return false
-	}
-	for i := range r.Findings {
-		if slices.ContainsFunc(r.Findings, func(g result.Finding) bool { return explains(r.Findings[i], g) }) {
-			r.Findings[i].Over = true
-		}
-	}
-}
-
-// repeats are the codes of findings about a call, which an earlier rule may have explained.
-var repeats = []finding.Code{"dependency-down", "sibling-down", "name-not-resolved", "app-crash"}
-
-// once returns the findings without those about calls, or ends, that the finding of an earlier rule is about too.
-func (s *subject) once(all []result.Finding) (out []result.Finding) {
-	for _, f := range all {
-		again := slices.ContainsFunc(out, func(g result.Finding) bool {
-			if g.Confidence == result.Possible || !slices.Contains(repeats, f.Code) {
-				return f.Code == "proxy-died" && g.Container == f.Container && g.Code == "container-not-created"
-			}
-			if f.Code == "app-crash" && g.Code == "capture-not-in-place" && g.Container == f.Container {
-				return true
-			}
-			return slices.ContainsFunc(f.Evidence, func(q evidence.Quote) bool {
-				return slices.Contains(g.Evidence, q) && slices.ContainsFunc(s.Calls, func(y calls.Call) bool { return y.Quote == q })
-			})
-		})
-		if !again {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
 // conclude sorts the findings and sets the verdict. If there is a more certain finding, it drops the findings whose
 // confidence is only Possible.
 func (s *subject) conclude(r *result.Report) {
-	r.Findings = s.once(r.Findings)
-	consequences(r)
+	r.Findings = beside.Once(r.Findings, func(q evidence.Quote) bool {
+		return slices.ContainsFunc(s.Calls, func(y calls.Call) bool { return y.Quote == q })
+	})
+	beside.Consequences(r.Findings)
 	slices.SortStableFunc(r.Findings, func(a, b result.Finding) int {
 		sure := func(f result.Finding) bool { return f.Confidence != result.Possible }
 		if sure(a) != sure(b) {

@@ -91,7 +91,7 @@ func (s *subject) noImage(c *evidence.Container, m states.Meaning) result.Findin
 	}
 	f := result.Finding{
 		Code: m.Code, Container: c.Name, Confidence: result.Certain,
-		Sentence: fmt.Sprintf("%s has no image: %s cannot be pulled (%s)", c.Name, image, c.Waiting.Reason),
+		Sentence: fmt.Sprintf("%s has no image: %s (%s)", c.Name, strings.ReplaceAll(cmp.Or(m.Sentence, "{image} cannot be pulled"), "{image}", image), c.Waiting.Reason),
 		Evidence: append([]evidence.Quote{s.Quote(evidence.Time{}, "%s waits: %s", c.Name, joined(c.Waiting.Reason, s.Show([]byte(c.Waiting.Message))))}, s.QuoteEvents(c.Name, "Failed", "BackOff")...),
 		Disproof: "an event Pulled of this container",
 		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.Kubectl("describe pod %s", s.Object.Name)},

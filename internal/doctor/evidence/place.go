@@ -108,8 +108,8 @@ func (p *Pod) skew() {
 		}
 	}
 	started := p.Object.Status.StartTime
-	if started == nil {
-		return
+	if started == nil || IsStatic(p.Object) {
+		return // a static pod starts before the API server has its mirror, which may be made anew
 	}
 	assigned := p.Object.CreationTimestamp.Time
 	for _, c := range p.Object.Status.Conditions {

@@ -165,8 +165,18 @@ type Missing struct {
 type Note struct {
 	Source Source
 	Text   string
-	Zone   string // the container of whose logs the zone is not known, if the note is about that
+	Zone   string    // the container of whose logs the zone is not known, if the note is about that
+	About  AboutWhat // empty: something else
 }
+
+// An AboutWhat says what a note is about.
+type AboutWhat string
+
+// What notes are about.
+const (
+	OfClock AboutWhat = "clock" // the difference of two clocks
+	OfRuns  AboutWhat = "runs"  // runs of which nothing is known
+)
 
 // Ephemeral is the kind of a container that kubectl debug adds. Package startup defines the other kinds.
 const Ephemeral startup.Kind = "ephemeral"

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/startup"
 )
@@ -94,10 +95,21 @@ func (p *Pod) FromEvents() {
 	}
 }
 
+// IsStatic reports whether the kubelet runs a pod from a file of its node, and not from the API server: by the
+// annotations that the kubelet sets, and by the owner of the pod's copy in the API.
+func IsStatic(pod *corev1.Pod) bool {
+	source := pod.Annotations["kubernetes.io/config.source"]
+	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || source == "file" || source == "http" ||
+		slices.ContainsFunc(pod.OwnerReferences, func(r metav1.OwnerReference) bool {
+			return r.Kind == "Node" && (r.APIVersion == "v1" || r.APIVersion == "")
+		})
+}
+
 // contradictions notes times that cannot all be true.
 func (p *Pod) contradictions() {
+	about := AboutWhat("")
 	note := func(from Source, format string, args ...any) {
-		p.Notes = append(p.Notes, Note{Source: from, Text: fmt.Sprintf(format, args...)})
+		p.Notes = append(p.Notes, Note{Source: from, Text: fmt.Sprintf(format, args...), About: about})
 	}
 	created := p.Skew.Place(Second(p.Object.CreationTimestamp.Time, APIClock))
 	for _, c := range p.Containers {
@@ -105,7 +117,7 @@ func (p *Pod) contradictions() {
 			if r.Finished.Compare(r.Started) == Before {
 				note(r.Source, "container %s, run %d: finished %s, before it started %s", c.Name, r.Number, show(r.Finished), show(r.Started))
 			}
-			if r.Started.Compare(created) == Before {
+			if r.Started.Compare(created) == Before && !IsStatic(p.Object) {
 				note(r.Source, "container %s, run %d: started %s, before the pod was created %s", c.Name, r.Number, show(r.Started), show(created))
 			}
 			if i > 0 && r.Started.Compare(c.Runs[i-1].Finished) == Before {
@@ -113,9 +125,12 @@ func (p *Pod) contradictions() {
 			}
 		}
 		if c.Unknown > 0 {
+			about = OfRuns
 			note(p.Source, "container %s: of %d of its runs nothing is known; the API keeps the last two", c.Name, c.Unknown)
+			about = ""
 		}
 	}
+	about = OfClock
 	switch s := p.Skew; {
 	case s.Contradicts():
 		note(s.By[0], "no difference between the clocks of node %s and API server explains both %s and %s: one of the clocks was set meanwhile", p.Object.Spec.NodeName, s.By[0], s.By[1])

@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -33,6 +32,8 @@ const (
 	Begins         Topic = "begins" // an agent starts its Envoy, or that begins
 	NoControlPlane Topic = "no-control-plane"
 	NoCertificate  Topic = "no-certificate"
+	Untrusted      Topic = "untrusted"  // a certificate between the proxy and its control plane
+	Denied         Topic = "denied"     // the proxy, by its control plane
 	Rejected       Topic = "rejected"   // configuration
 	OfCapture      Topic = "capture"    // whether it is in place
 	Uncaptured     Topic = "uncaptured" // connections did not come to the proxy
@@ -46,8 +47,10 @@ const (
 var topics = []evidence.Pattern{
 	{Name: string(SaysReady), Any: []string{"envoy proxy is ready", `"msg":"ready"`, "certified identity", "dapr initialized. status: running", "all dependencies initialized. starting workers"}},
 	{Name: string(Begins), Any: beginnings, Only: func(line []byte) bool { return begins.Match(line) }},
-	{Name: string(NoControlPlane), Any: []string{"config stream to xds-grpc closed", "streamaggregatedresources gRPC config stream", "deltaaggregatedresources grpc config stream", "connection error: desc", "failed to connect to upstream", "the control plane is not reachable", "is not reached: ", "failed to resolve control plane", "could not connect to the control plane"}},
-	{Name: string(NoControlPlane), Any: []string{"controller{addr=", "linkerd_identity", "linkerd-identity"}, Only: func(line []byte) bool { return bytes.Contains(bytes.ToLower(line), []byte("failed to connect")) }},
+	{Name: string(NoControlPlane), Only: func(line []byte) bool { return answerOf(line) == NoControlPlane }, Any: []string{"config stream to xds-grpc closed", "streamaggregatedresources gRPC config stream", "deltaaggregatedresources grpc config stream", "connection error: desc", "failed to connect to upstream", "the control plane is not reachable", "is not reached: ", "failed to resolve control plane", "could not connect to the control plane"}},
+	{Name: string(NoControlPlane), Any: []string{"controller{addr=", "linkerd_identity", "linkerd-identity"}, Only: func(line []byte) bool { return answerOf(line) == NoControlPlane && failedToConnect.Match(line) }},
+	{Name: string(Untrusted), Any: ofControlPlane, Only: func(line []byte) bool { return answerOf(line) == Untrusted }},
+	{Name: string(Denied), Any: ofControlPlane, Only: func(line []byte) bool { return answerOf(line) == Denied }},
 	{Name: string(NoCertificate), Any: []string{"failed to warm certificate", "failed to sign csr", "failed to get secret", "ca client error", "failed to generate workload certificate", "token is expired", "certificate signed by unknown authority", "failed to obtain identity", "no certificate"}},
 	{Name: string(Rejected), Any: []string{"rejected: error adding", "grpc config for", "delta config for"}, Only: func(line []byte) bool { return strings.Contains(string(line), "rejected") }},
 	{Name: string(OfCapture), Any: []string{`"msg":"condition does not hold","condition":"capture"`, `"msg":"condition holds","condition":"capture"`}},
@@ -67,6 +70,37 @@ var beginnings = []string{"envoy command: [", "starting envoy", "initializing ep
 
 // begins matches such a line as a message, and not as a part of another sentence.
 var begins = regexp.MustCompile(`(?i)(?:^|\t|\] |: |\) |msg="|"(?:msg|message)": ?")(?:envoy command: \[|starting envoy(?:$|[\t".]| with| \{)|initializing epoch 0|starting main dispatch loop)`)
+
+// ofControlPlane are the texts of lines about the connection to a control plane.
+var ofControlPlane = []string{"config stream to xds-grpc closed", "aggregatedresources grpc config stream", "failed to connect to upstream", "controller{addr=", "linkerd_identity", "linkerd-identity"}
+
+var (
+	failedToConnect = regexp.MustCompile(`(?i)failed to connect`)
+	// certRefused matches the words of TLS libraries about a certificate, or a handshake, that one side did not accept.
+	certRefused = regexp.MustCompile(`(?i)invalid peer certificate|\bx509:|certificate[_ ]verif\w+[_ ]failed|unknown ?issuer|bad certificate|unknown (?:ca|certificate authority)|certificate (?:has expired|is not valid)`)
+	// streamClosed matches the status with which a stream of Envoy's configuration ended, as gRPC numbers them.
+	streamClosed = regexp.MustCompile(`(?i)config stream(?: to \S+)? closed(?: since [^:]*)?: (\d{1,2}),`)
+	askRefused   = regexp.MustCompile(`(?i)unauthenticated|permission_?denied|authentication failure|code = (?:Unauthenticated|PermissionDenied)`)
+)
+
+// answerOf returns what a line about a control plane that did not serve a proxy says: it was not reached, it refused the
+// proxy, or one of them does not accept the certificate of the other; empty: neither, as of a stream that ended as usual.
+// Source of the numbers: grpc/grpc, doc/statuscodes.md (0 OK, 7 PERMISSION_DENIED, 16 UNAUTHENTICATED).
+func answerOf(line []byte) Topic {
+	status := ""
+	if m := streamClosed.FindSubmatch(line); m != nil {
+		status = string(m[1])
+	}
+	switch {
+	case certRefused.Match(line):
+		return Untrusted
+	case status == "0":
+		return ""
+	case status == "7" || status == "16" || askRefused.Match(line):
+		return Denied
+	}
+	return NoControlPlane
+}
 
 // Said contains the lines of the proxy's logs about each topic.
 type Said map[Topic][]statement

@@ -31,7 +31,7 @@ func Of(p *facts.Pod) *result.Start {
 	if least, most, ok := scheduled.Since(created); ok && most > 0 {
 		out.Phases = append(out.Phases, result.Phase{Name: result.SchedulePhase, From: 0, Took: elapsed(least, most)})
 	}
-	if o.Status.StartTime == nil {
+	if o.Status.StartTime == nil || evidence.IsStatic(o) { // whose containers start before the object is created
 		return out
 	}
 	seen, end := evidence.Second(o.Status.StartTime.Time, evidence.NodeClock), p.Taken

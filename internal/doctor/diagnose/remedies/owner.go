@@ -24,7 +24,7 @@ const unknown = "?"
 // owns; the Deployment of a ReplicaSet also by the name of the ReplicaSet, or of the pod, and the label
 // pod-template-hash.
 func OwnerOf(pod *corev1.Pod, chain []evidence.Owner) Owner {
-	if IsStatic(pod) {
+	if evidence.IsStatic(pod) {
 		return Owner{Kind: "Node", Name: pod.Spec.NodeName}
 	}
 	var top Owner
@@ -52,16 +52,6 @@ func OwnerOf(pod *corev1.Pod, chain []evidence.Owner) Owner {
 		return Owner{top.Group, unknown, top.Kind + " " + top.Name}
 	}
 	return top
-}
-
-// IsStatic reports whether the kubelet runs a pod from a file of its node, and not from the API server: by the
-// annotations that the kubelet sets, and by the owner of the pod's copy in the API.
-func IsStatic(pod *corev1.Pod) bool {
-	source := pod.Annotations["kubernetes.io/config.source"]
-	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || source == "file" || source == "http" ||
-		slices.ContainsFunc(pod.OwnerReferences, func(r metav1.OwnerReference) bool {
-			return r.Kind == "Node" && (r.APIVersion == "v1" || r.APIVersion == "")
-		})
 }
 
 // scheduled matches the names of the Jobs of a CronJob: its own, and the minute for which it made the Job, counted from
@@ -102,7 +92,7 @@ const replaces = "{it} creates another one"
 func Again(pod *corev1.Pod, chain []evidence.Owner, left evidence.Omitted) string {
 	kind, name := "", ""
 	switch {
-	case IsStatic(pod):
+	case evidence.IsStatic(pod):
 		kind = "Node"
 	case len(chain) > 0:
 		kind, name = chain[0].Kind, chain[0].Name

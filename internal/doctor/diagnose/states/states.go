@@ -19,7 +19,7 @@ type Meaning struct {
 	Reason   string       // one that ends with "*" stands for all that begin so
 	Says     []string     // texts of which the message contains one, in lower case; empty: any message
 	Code     finding.Code // empty: no fault by itself
-	Sentence string       // {c} is the container
+	Sentence string       // {c} is the container, {image} its image
 	Remedy   string       // {again}: whether another pod comes
 	OfPod    bool         // of a run: a consequence of the end of the whole pod, which the pod's status explains if it has a reason
 }
@@ -64,11 +64,11 @@ var Waiting = []Meaning{
 	{Reason: "CrashLoopBackOff"}, // its last run says why
 	{Reason: "ErrImagePull", Code: "image-missing", Remedy: whichImage},
 	{Reason: "ImagePullBackOff", Code: "image-missing", Remedy: whichImage},
-	{Reason: "InvalidImageName", Code: "image-missing", Remedy: whichImage},
-	{Reason: "ErrImageNeverPull", Code: "image-missing", Remedy: "load the image on the node, or let the kubelet pull it (imagePullPolicy)"},
-	{Reason: "ImageInspectError", Code: "image-missing", Remedy: whichImage},
+	{Reason: "InvalidImageName", Code: "image-missing", Sentence: "{image} is no name of an image", Remedy: "correct the image's name"},
+	{Reason: "ErrImageNeverPull", Code: "image-missing", Sentence: "{image} is not on the node, and its pull policy is Never", Remedy: "load the image on the node, or let the kubelet pull it (imagePullPolicy)"},
+	{Reason: "ImageInspectError", Code: "image-missing", Sentence: "the runtime cannot read {image}", Remedy: "see the image on the node (crictl inspecti), and pull it anew"},
 	{Reason: "RegistryUnavailable", Code: "image-missing", Remedy: whichImage},
-	{Reason: "SignatureValidationFailed", Code: "image-missing", Remedy: "sign the image, or correct the policy of the container runtime"},
+	{Reason: "SignatureValidationFailed", Code: "image-missing", Sentence: "the signature of {image} is not accepted", Remedy: "sign the image, or correct the policy of the container runtime"},
 	{Reason: "CreateContainerConfigError", Says: []string{"not found", "couldn't find key", "references non-existent"}, Code: "config-missing", Sentence: "{c} cannot be created", Remedy: whichConfig},
 	{Reason: "CreateContainerConfigError", Code: "container-not-created", Sentence: "{c} cannot be created", Remedy: seeMessage},
 	{Reason: "CreateContainerError", Code: "container-not-created", Sentence: "{c} cannot be created", Remedy: seeMessage},
