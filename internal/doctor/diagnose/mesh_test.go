@@ -94,3 +94,66 @@ func TestGates(t *testing.T) {
 		"the pod is a minute old":    {files: with(gated(two, open), "pods.txt", listed("edge-0   1/1     Running   0          70s")), want: "starting"},
 	})
 }
+
+// istioInit, linkerdInit and kumaInit write the rules of their meshes.
+const (
+	istioInit   = `{name: istio-init, image: "istio/proxyv2:1.24.1", args: [istio-iptables, -p, "15001", -z, "15006", -u, "1337", -m, REDIRECT, -i, "*", -x, "", -b, "*", -d, "15090,15021,15020"]}`
+	linkerdInit = `{name: linkerd-init, image: "linkerd/proxy-init:v2.4.0", args: [--incoming-proxy-port, "4143", --outgoing-proxy-port, "4140", --proxy-uid, "2102", --inbound-ports-to-ignore, "4190,4191,9102"]}`
+	kumaInit    = `{name: kuma-init, image: "kumahq/kuma-init:2.9.1", args: [--redirect-outbound-port, "15001", --redirect-inbound=true, --redirect-inbound-port, "15006", --kuma-dp-uid, "5678", --exclude-inbound-ports, "", --exclude-outbound-ports, ""]}`
+)
+
+// probed returns a pod whose container app is not ready, since its readiness probe got that message.
+func probed(init, proxy, app, message string) map[string]string {
+	name := regexp.MustCompile(`name: ([a-z-]+)`).FindStringSubmatch(proxy)[1]
+	return map[string]string{"pod.yaml": `kind: Pod
+metadata: {name: api-1, namespace: shop, creationTimestamp: "2026-03-02T10:00:00Z"}
+spec: {initContainers: [` + init + `], containers: [` + proxy + `, {name: app, image: "app:1", ` + app + `}]}
+status:
+  phase: Running
+  conditions: [{type: Ready, status: "False", lastTransitionTime: "2026-03-02T10:00:01Z"}]
+  initContainerStatuses: [{name: ` + regexp.MustCompile(`name: ([a-z-]+)`).FindStringSubmatch(init)[1] + `, state: {terminated: {exitCode: 0, startedAt: "2026-03-02T10:00:01Z", finishedAt: "2026-03-02T10:00:02Z"}}}]
+  containerStatuses:
+  - {name: ` + name + `, ready: true, started: true, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:03Z"}}}
+  - {name: app, ready: false, started: true, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:04Z"}}}
+`, "events.yaml": `kind: List
+items:
+- {kind: Event, reason: Unhealthy, type: Warning, count: 90, message: '` + message + `', metadata: {name: api-1.1, namespace: shop}, involvedObject: {kind: Pod, name: api-1, namespace: shop, fieldPath: "spec.containers{app}"}, firstTimestamp: "2026-03-02T10:00:14Z", lastTimestamp: "2026-03-02T10:30:14Z"}
+`}
+}
+
+// A status of 502 to 504 may be the answer of the proxy that lies between the kubelet and the application, and 500 of
+// Istio's agent; then the ports of the application tell.
+func TestProbesThroughAProxy(t *testing.T) {
+	const (
+		linkerd = `{name: linkerd-proxy, image: "linkerd/proxy:edge-25.1.1"}`
+		istio   = `{name: istio-proxy, image: "istio/proxyv2:1.24.1"}`
+		kuma    = `{name: kuma-sidecar, image: "kumahq/kuma-dp:2.9.1"}`
+		consul  = `{name: consul-dataplane, image: "hashicorp/consul-dataplane:1.6.1"}`
+		probers = `{name: istio-proxy, image: "istio/proxyv2:1.24.1", env: [{name: ISTIO_KUBE_APP_PROBERS, value: '{"/app-health/app/readyz":{"tcpSocket":{"port":9443}}}'}]}`
+		probe   = `readinessProbe: {httpGet: {path: /up, port: 3000}}`
+		agent   = `readinessProbe: {httpGet: {path: /app-health/app/readyz, port: 15020}}`
+		failed  = "Readiness probe failed: HTTP probe failed with statuscode: "
+		itself  = "says itself"
+		wants   = "found probe-fails"
+	)
+	tell(t, map[string]episode{
+		"its log has another port":        {files: with(probed(kumaInit, kuma, probe, failed+"503"), "app.log", "2026-03-02T10:00:05Z Server listening at http://0.0.0.0:3030\n"), want: wants, says: "gets 503 through kuma-sidecar, since it asks port 3000; by its log, app listens on 3030", not: itself},
+		"its arguments have another":      {files: probed(linkerdInit, linkerd, probe+`, args: ["serve", "--http-port", "3001"]`, failed+"502"), want: wants, says: "asks port 3000; by its settings, app listens on 3001", not: itself},
+		"its environment has another":     {files: probed(kumaInit, kuma, probe+`, env: [{name: HTTP_PORT, value: "8000"}, {name: REDIS_PORT, value: "6379"}]`, failed+"503"), want: wants, says: "by its settings, app listens on 8000", not: itself + "|6379"},
+		"the proxy was refused (Linkerd)": {files: with(probed(linkerdInit, linkerd, probe, failed+"502"), "linkerd-proxy.log", "[   12.000301s]  INFO ThreadId(01) inbound:server{port=3000}:rescue{client.addr=10.42.0.1:44044}: linkerd_app_core::errors::respond: HTTP/1.1 request failed error=error trying to connect: Connection refused (os error 111)\n"), want: wants, says: "by whose log nothing listened on port 3000", not: itself},
+		"the proxy was refused (Envoy)":   {files: with(probed(istioInit, istio, probe, failed+"503"), "istio-proxy.log", `[2026-03-02T10:00:14.000Z] "GET /up HTTP/1.1" 503 UF upstream_reset_before_response_started{remote_connection_failure,delayed_connect_error:_111} - "-" 0 152 0 - "-" "kube-probe/1.31" "b1" "10.1.0.7:3000" "10.1.0.7:3000" inbound|3000|| - 10.1.0.7:3000 10.1.0.1:51234 - default`+"\n"), want: wants, says: "by whose log nothing listened on port 3000", not: itself},
+		"nothing else is known":           {files: probed(linkerdInit, linkerd, probe, failed+"504"), want: wants, says: "gets 504 through linkerd-proxy, which answers so when app does not take its connection; app may have", not: itself},
+		"Istio's agent, another port":     {files: with(probed(istioInit, probers, agent, failed+"500"), "app.log", "time=10:00:05 msg=\"listening\" addr=0.0.0.0:8443\nlistening on 0.0.0.0:8443\n"), want: wants, says: "asks port 9443; by its log, app listens on 8443", not: itself + "|15020"},
+		"Istio's agent, loopback":         {files: with(probed(istioInit, istio, agent, failed+"500"), "app.log", "INFO:     Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C to quit)\n"), want: wants, says: "listens on the loopback address only", not: itself},
+		"Consul":                          {files: with(probed(`{name: consul-connect-inject-init, image: "hashicorp/consul-k8s-control-plane:1.6.1"}`, consul, `readinessProbe: {httpGet: {path: /up, port: 20300}}`, failed+"503"), "app.log", "listening on :3000\n"), want: wants, says: "gets 503 through consul-dataplane, which", not: itself + "|20300"},
+
+		"its own answer, by its log":        {files: with(probed(linkerdInit, linkerd, probe, failed+"503"), "app.log", "10.1.0.1 - - \"GET /up HTTP/1.1\" 503 12 \"kube-probe/1.31\"\n"), want: wants, says: itself},
+		"500 is no answer of a proxy":       {files: probed(linkerdInit, linkerd, probe, failed+"500"), want: wants, says: itself},
+		"the agent hands 503 on":            {files: probed(istioInit, istio, agent, failed+"503"), want: wants, says: itself},
+		"its port is left out":              {files: probed(strings.Replace(linkerdInit, "9102", "3000", 1), linkerd, probe, failed+"503"), want: wants, says: itself},
+		"no proxy lies between":             {files: probed(`{name: setup, image: "setup:1"}`, `{name: cache, image: "redis:7"}`, probe, failed+"503"), want: wants, says: itself},
+		"404 is the application's":          {files: probed(kumaInit, kuma, probe, failed+"404"), want: wants, says: "answers 404 for /up: *|correct the path"},
+		"it listens there, and is not well": {files: with(probed(kumaInit, kuma, probe, failed+"503"), "app.log", "listening on 0.0.0.0:3000\n"), want: wants, says: "app may have answered so itself", not: "listens on (?:3000|the loopback)"},
+		"Linkerd asks the loopback":         {files: with(probed(linkerdInit, linkerd, probe, failed+"502"), "app.log", "Listening on http://127.0.0.1:3000\n"), want: wants, not: "loopback address only"},
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
@@ -31,6 +32,10 @@ func (s *subject) answered(f *result.Finding, c *evidence.Container, kind string
 	if m := states.Answers[i].Form.FindStringSubmatch(text); len(m) > 1 {
 		status = m[1]
 	}
+	if r, is := s.Relay(c.Name, port, path, status); is && !said {
+		s.relayed(f, c.Name, status, r)
+		return
+	}
 	timeout := int32(1)
 	if probe != nil {
 		timeout = max(probe.TimeoutSeconds, 1)
@@ -43,6 +48,31 @@ func (s *subject) answered(f *result.Finding, c *evidence.Container, kind string
 			f.Sentence = strings.Replace(f.Sentence, ": nothing listened on port "+port+" then", ": its connection to port "+port+" was refused", 1)
 		}
 		s.elsewhere(f, c.Name, port)
+	}
+}
+
+// relayed adds to a finding about a probe what it got from the proxy that lies between.
+func (s *subject) relayed(f *result.Finding, container, status string, r chain.Relayed) {
+	port := cmp.Or(r.Port, "of the probe")
+	f.Evidence = append(f.Evidence, r.Quotes...)
+	f.Disproof = fmt.Sprintf("an answer of %s to the same request, made in its container past %s", container, r.By)
+	seen := fmt.Sprintf("it gets %s through %s", status, r.By)
+	switch {
+	case r.Own:
+		f.Sentence += fmt.Sprintf(": it answers %s for %s", status, r.Path)
+		f.Remedy.Sentence = fmt.Sprintf("see the log of %s for what it lacks: it says itself that it is not well", container)
+	case r.At != "":
+		f.Sentence += fmt.Sprintf(": %s, since it asks port %s; by %s, %s listens on %s", seen, port, r.Says, container, r.At)
+		f.Remedy.Sentence = fmt.Sprintf("let the probes of %s, its containerPort and the Service's targetPort name port %s, or let it listen on %s", container, r.At, port)
+	case r.Loopback:
+		f.Sentence += fmt.Sprintf(": %s; by its log, %s listens on the loopback address only", seen, container)
+		f.Remedy.Sentence = fmt.Sprintf("let %s listen on all addresses (0.0.0.0): the probe asks the pod's own address", container)
+	case r.Refused:
+		f.Sentence += fmt.Sprintf(": %s, by whose log nothing listened on port %s", seen, port)
+		f.Remedy.Sentence = fmt.Sprintf("see whether %s listens on port %s (its log, its arguments); if it only needs longer to start, give it a startup probe", container, port)
+	default:
+		f.Sentence += fmt.Sprintf(": %s, which answers so when %s does not take its connection; %s may have answered so itself", seen, container, container)
+		f.Remedy.Sentence = fmt.Sprintf("see whether %s listens where the probe asks (its log, its arguments), and make the probe's request in its container; if it answers %s itself, see its log for what it lacks", container, status)
 	}
 }
 
@@ -66,7 +96,7 @@ func (s *subject) unheard(f *result.Finding, helper string) {
 // elsewhere changes a finding about a probe to whose port nothing listened, if the application's log says that it
 // listens on others, or only on the loopback address.
 func (s *subject) elsewhere(f *result.Finding, container, port string) {
-	at, quote, local := s.listensBeside(container, port)
+	at, quote, local := s.ListensBeside(container, port)
 	switch {
 	case local:
 		f.Sentence = strings.TrimSuffix(f.Sentence, " then") + fmt.Sprintf("; by its log, %s listens on the loopback address only", container)
@@ -86,31 +116,6 @@ func (s *subject) toOther(f *result.Finding, container, port, at string, quote e
 	return fmt.Sprintf("by its log, %s listens on %s", container, at)
 }
 
-// listensBeside returns the ports on which a container listens by its log, if the given one is none of them, and the
-// line. local: it listens on that port, but only on the loopback address.
-func (s *subject) listensBeside(container, port string) (at string, quote evidence.Quote, local bool) {
-	n, _ := strconv.Atoi(port)
-	var others []string
-	for _, l := range s.Listens {
-		if l.Container != container || n == 0 || len(l.Ports) == 0 {
-			continue
-		}
-		if slices.Contains(l.Ports, n) {
-			return "", l.Quote, l.Loopback
-		}
-		quote = l.Quote
-		for _, p := range l.Ports {
-			if !slices.Contains(others, fmt.Sprint(p)) {
-				others = append(others, fmt.Sprint(p))
-			}
-		}
-	}
-	if len(others) > 4 {
-		return "", evidence.Quote{}, false
-	}
-	return strings.Join(others, " and "), quote, false
-}
-
 // asksElsewhere changes a finding about a container of whose probes no event is left, if one of them asks a port on
 // which it does not listen by its log. It returns false if none does, or if the port may be of another container.
 func (s *subject) asksElsewhere(f *result.Finding, container string, kinds ...string) bool {
@@ -125,7 +130,7 @@ func (s *subject) asksElsewhere(f *result.Finding, container string, kinds ...st
 		if strings.HasPrefix(path, "/app-health/") || s.Declares(n, container) != "" || s.Proxy != nil && facts.ListensFor(s.Proxy.Name, n) != "" {
 			continue
 		}
-		if at, quote, _ := s.listensBeside(container, port); at != "" {
+		if at, quote, _ := s.ListensBeside(container, port); at != "" {
 			f.Sentence += fmt.Sprintf(": its %s probe asks port %s; %s", kind, port, s.toOther(f, container, port, at, quote))
 			return true
 		}

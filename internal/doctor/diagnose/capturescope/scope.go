@@ -454,6 +454,20 @@ func (c Scope) Takes(container string, d doctor.Destination) (doctor.Answer, str
 	return doctor.Yes, ""
 }
 
+// TakesIn reports whether a connection from outside to a port of the pod comes to the proxy first.
+func (c Scope) TakesIn(port uint16) doctor.Answer {
+	in := c.intent
+	switch {
+	case c.None != "", in.ExcludeInboundPorts.All, slices.Contains(in.ExcludeInboundPorts.List, port):
+		return doctor.No
+	case c.Vague != "" || c.Presumed:
+		return doctor.Perhaps
+	case in.InboundPorts.All || slices.Contains(in.InboundPorts.List, port):
+		return doctor.Yes
+	}
+	return doctor.No
+}
+
 // leaves returns the reason why a connection is not captured.
 func (c Scope) leaves(container string, d doctor.Destination, user int64, known bool) string {
 	switch {

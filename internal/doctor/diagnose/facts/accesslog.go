@@ -51,6 +51,26 @@ func AttemptOf(line string) (a Attempt, ok bool) {
 	return a, true
 }
 
+// refusedInbound match what proxies say of a port of their own pod that refused them: Linkerd's of now and of before 2.10,
+// and Envoy's access log in the formats of Istio, Kuma and Consul, which name the cluster or the local address.
+var refusedInbound = []*regexp.Regexp{
+	regexp.MustCompile(`(?i)\binbound\S*?:server\{port=(\d{1,5})\}.*connection refused`),
+	regexp.MustCompile(`(?i)error occurred trying to connect: connection refused[^\n]*\(address: (?:127\.0\.0\.1|\[::1\]):(\d{1,5})\)`),
+	regexp.MustCompile(`(?i)\b(?:UF|delayed.connect.error|connection refused)\b.*\binbound\|(\d{1,5})\|`),
+	regexp.MustCompile(`(?i)\b(?:UF|delayed.connect.error|connection refused)\b.*\b(?:localhost|local_app|127\.0\.0\.1)[:_](\d{1,5})\b`),
+}
+
+// RefusedInbound returns the port of its own pod that refused a proxy, by a line of its log, and false if the line says
+// something else.
+func RefusedInbound(line string) (port string, is bool) {
+	for _, form := range refusedInbound {
+		if m := form.FindStringSubmatch(line); m != nil {
+			return m[1], true
+		}
+	}
+	return "", false
+}
+
 func milliseconds(digits string) time.Duration {
 	n, err := strconv.Atoi(digits)
 	if err != nil {

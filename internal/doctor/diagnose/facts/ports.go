@@ -75,6 +75,24 @@ func ListensFor(proxy string, port int) string {
 	return listeners[i].of
 }
 
+// exposed has the ports at which proxies relay the probes of applications, whose own ports injection replaces by these.
+// Source: consul-k8s control-plane/connect-inject/webhook (overwrite of probes), kuma.io (virtual probes), openservicemesh
+// (health probes).
+var exposed = []struct {
+	proxy       string
+	first, last int
+}{{"consul-dataplane", 20300, 20599}, {"kuma-sidecar", 9000, 9001}, {"envoy", 15901, 15904}}
+
+// Exposes reports whether a proxy relays probes of applications at a port.
+func Exposes(proxy string, port int) bool {
+	for _, e := range exposed {
+		if e.proxy == proxy && port >= e.first && port <= e.last {
+			return true
+		}
+	}
+	return false
+}
+
 // TakenPort returns the port on which a program could not listen; 0: it ended for another reason, or the port is not named.
 func TakenPort(told evidence.Told) int {
 	for _, q := range told.Quotes {
@@ -145,6 +163,17 @@ func PortsOf(spec *corev1.Container) (out []string) {
 		seen[p] = true
 		return had
 	})
+}
+
+// PortsSet returns the ports at which a container is set to listen by its command line and its environment, whatever it
+// declares.
+func PortsSet(spec *corev1.Container) []string {
+	if spec == nil {
+		return nil
+	}
+	bare := *spec
+	bare.Ports = nil
+	return PortsOf(&bare)
 }
 
 // ListensIn reports whether a container is set to listen at a unix socket, by its command line or by a volume for its folder.

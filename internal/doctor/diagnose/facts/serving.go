@@ -40,7 +40,8 @@ const (
 	Unreached      Topic = "unreached"  // the destination of a call
 	Stops          Topic = "stops"
 	Crash          Topic = "crash"
-	ProbeFailed    Topic = "probe-failed" // the agent asked an application's probe in the kubelet's place
+	ProbeFailed    Topic = "probe-failed"    // the agent asked an application's probe in the kubelet's place
+	InboundRefused Topic = "inbound-refused" // a port of the pod refused the proxy
 )
 
 // topics match the lines in which proxies report their state.
@@ -61,6 +62,7 @@ var topics = []evidence.Pattern{
 	{Name: string(Stops), Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully", "starting shutdown", "quitquitquit", "terminate request", "shutdown request", "stopping dataplane"}},
 	{Name: string(Crash), Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
 	{Name: string(ProbeFailed), Any: []string{"request to probe app failed"}},
+	{Name: string(InboundRefused), Any: []string{"connection refused", "delayed_connect_error", "delayed connect error", "connect error: 111", " uf"}, Only: func(line []byte) bool { _, is := RefusedInbound(string(line)); return is }},
 }
 
 // beginnings are what agents and Envoy say before Envoy listens: Istio's and Kuma's agent when they start it, and Envoy
