@@ -109,7 +109,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a port of another container is missing":        {File: "probe.go", From: `s.Declares(n, container) != ""`, To: `false`, Tests: quick},
 		"the agent's answer is not read":                {File: "probe.go", From: `said`, In: "if said { // the kubelet sees", To: `false`, Tests: quick},
 		"each log is a previous one":                    {File: "facts/logs.go", From: `IsPrevious(p.Container(container), run)`, To: `true`, Tests: "TestWhichLogIsToBeSeen"},
-		"a log that was read is to be seen":             {File: "chain/seelog.go", From: `log == nil`, To: `true`, Tests: "TestWhichLogIsToBeSeen"},
+		"a log that was read is to be seen":             {File: "chain/seelog.go", From: `c.Container(container).Log(run) == nil`, To: `true`, Tests: "TestWhichLogIsToBeSeen"},
 		"a pod without a proxy has a word about it":     {File: "destination.go", From: `s.Proxy != nil`, In: `if s.Proxy != nil {`, To: `true`, Tests: "TestWhatRefused"},
 		"a name is wrong although no server answered":   {File: "destination.go", From: `well != nil || calls.NoAnswer(y.Quote.Text)`, To: `false`, Tests: "TestWhatRefused"},
 		"a server on many ports is elsewhere":           {File: "chain/probed.go", From: `len(others) > 4`, To: `false`, Tests: "TestLimitsOfRules"},

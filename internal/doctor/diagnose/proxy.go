@@ -97,8 +97,8 @@ type unreadiness struct {
 
 // by returns the reason that a line has: a connection that fails at a certificate came as far as the control plane.
 func (u unreadiness) by(line string) unreadiness {
-	if refused := why.OfCertificate(line); u.said == facts.NoControlPlane && refused != "" {
-		return unreadiness{u.said, "no-certificate", "a certificate is refused between it and its control plane: " + refused, why.Remedy(line)}
+	if refused := why.OfCertificate(line); (u.said == facts.Untrusted || u.said == facts.NoControlPlane) && refused != "" {
+		return unreadiness{u.said, "no-certificate", "a certificate is refused between it and its control plane: " + refused, cmp.Or(why.Remedy(line), u.remedy)}
 	}
 	return u
 }
