@@ -154,8 +154,7 @@ func TestFilesBeside(t *testing.T) {
 	}
 }
 
-// A configuration beside a pod says which container listens where; a line of it about where a program calls says nothing, so
-// that only the container's name and times do.
+// A configuration beside a pod says which container listens where; a line of it about where a program calls says nothing.
 func TestConfigurationBeside(t *testing.T) {
 	const line = "dial tcp 127.0.0.1:7001: connect: connection refused"
 	object := func(text string) string {
@@ -163,18 +162,18 @@ func TestConfigurationBeside(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		file, text string
-		sure       result.Confidence
+		says       bool
 	}{
-		"Envoy's listeners":     {"cm.yaml", object("static_resources:\n  listeners:\n  - name: a\n    address:\n      socket_address:\n        address: 127.0.0.1\n        port_value: 7001"), result.Certain},
-		"Envoy's clusters":      {"cm.yaml", object("static_resources:\n  listeners: []\n  clusters:\n  - name: a\n    load_assignment:\n      endpoints:\n      - socket_address: {address: 127.0.0.1, port_value: 7001}"), result.Likely},
-		"nginx":                 {"nginx.conf", "# gate\nhttp {\n  server {\n    listen 127.0.0.1:7001;\n  }\n}\n", result.Likely}, // of which container is not known
-		"what a listener calls": {"cm.yaml", object("listeners:\n- name: a\n  forward:\n    upstream: 127.0.0.1:7001"), result.Likely},
-		"nginx, in a ConfigMap": {"cm.yaml", object("http {\n  server {\n    listen 127.0.0.1:7001;\n  }\n}"), result.Certain},
-		"nginx's upstream":      {"cm.yaml", object("http {\n  upstream a {\n    server 127.0.0.1:7001;\n  }\n}"), result.Likely},
-		"properties":            {"gate.properties", "server.port=7001\n", result.Certain},
-		"an ini file":           {"gate.ini", "[x]\nlisten_addr = 127.0.0.1\nlisten_port = 7001\n", result.Certain},
-		"a comment":             {"gate.ini", "[x]\n# listen_port = 7001\nlisten_port = 7002\n", result.Likely},
-		"Spring":                {"cm.yaml", object("server:\n  port: 7001"), result.Certain},
+		"Envoy's listeners":     {"cm.yaml", object("static_resources:\n  listeners:\n  - name: a\n    address:\n      socket_address:\n        address: 127.0.0.1\n        port_value: 7001"), true},
+		"Envoy's clusters":      {"cm.yaml", object("static_resources:\n  listeners: []\n  clusters:\n  - name: a\n    load_assignment:\n      endpoints:\n      - socket_address: {address: 127.0.0.1, port_value: 7001}"), false},
+		"nginx":                 {"nginx.conf", "# gate\nhttp {\n  server {\n    listen 127.0.0.1:7001;\n  }\n}\n", false}, // of which container is not known
+		"what a listener calls": {"cm.yaml", object("listeners:\n- name: a\n  forward:\n    upstream: 127.0.0.1:7001"), false},
+		"nginx, in a ConfigMap": {"cm.yaml", object("http {\n  server {\n    listen 127.0.0.1:7001;\n  }\n}"), true},
+		"nginx's upstream":      {"cm.yaml", object("http {\n  upstream a {\n    server 127.0.0.1:7001;\n  }\n}"), false},
+		"properties":            {"gate.properties", "server.port=7001\n", true},
+		"an ini file":           {"gate.ini", "[x]\nlisten_addr = 127.0.0.1\nlisten_port = 7001\n", true},
+		"a comment":             {"gate.ini", "[x]\n# listen_port = 7001\nlisten_port = 7002\n", false},
+		"Spring":                {"cm.yaml", object("server:\n  port: 7001"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := callerOf(line)
@@ -185,8 +184,8 @@ func TestConfigurationBeside(t *testing.T) {
 			delete(files, "app.previous.log")
 			files[c.file] = c.text
 			r := diagnoseFiles(t, files)
-			if got := r.Findings[0].Confidence; got != c.sure || !strings.HasSuffix(r.Sentence, "before gate listened there") {
-				t.Errorf("%s, want %s: %s", got, c.sure, r.Sentence)
+			if r.Quotes(c.file) != c.says || !strings.Contains(r.Sentence, "before gate listened there") {
+				t.Errorf("%s: %+v", r.Sentence, r.Findings[0].Evidence)
 			}
 		})
 	}

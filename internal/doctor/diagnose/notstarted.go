@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -24,24 +25,21 @@ func notStarted(s *subject) (out []result.Finding) {
 	if started {
 		return nil
 	}
-	for _, k := range notStartedBy {
-		q := s.QuoteEvents("", k.reason)
-		if placed := s.Object.Spec.NodeName != ""; len(q) == 0 || placed && k.code == "not-scheduled" {
+	for _, k := range states.NotStarted {
+		q := s.QuoteEvents("", k.Reason)
+		if placed := s.Object.Spec.NodeName != ""; len(q) == 0 || placed && k.Code == "not-scheduled" {
 			continue
 		}
-		text := strings.TrimPrefix(q[len(q)-1].Text, k.reason+": ")
+		text := strings.TrimPrefix(q[len(q)-1].Text, k.Reason+": ")
 		f := result.Finding{
-			Code: k.code, Confidence: result.Certain, Sentence: fmt.Sprintf("%s: %s", k.what, text), Evidence: q,
-			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Sentence: k.do, Command: s.Kubectl("describe pod %s", s.Object.Name)},
+			Code: k.Code, Confidence: result.Certain, Sentence: fmt.Sprintf("%s: %s", k.What, text), Evidence: q,
+			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Sentence: k.Do, Command: s.Kubectl("describe pod %s", s.Object.Name)},
 		}
 		if initKilled.MatchString(text) {
 			s.limitTooLow(&f)
 		}
-		for _, r := range volumeRemedies {
-			if k.code == "volume-missing" && r.says.MatchString(text) {
-				f.Remedy.Sentence = r.do
-				break
-			}
+		if k.Code == "volume-missing" {
+			f.Remedy.Sentence = cmp.Or(states.VolumeRemedy(text), f.Remedy.Sentence)
 		}
 		out = append(out, f)
 	}
@@ -83,33 +81,6 @@ func (s *subject) limitTooLow(f *result.Finding) {
 	}
 	f.Sentence = fmt.Sprintf("a memory limit of the pod is too low: the kernel kills its containers before they start (%s)", strings.Join(limits, ", "))
 	f.Code, f.Remedy.Sentence = "out-of-memory", "raise the memory limit: the container runtime itself needs some MiB of it"
-}
-
-// notStartedBy has the events by which a pod has no node, no volume or no sandbox, in the order of the steps.
-var notStartedBy = []struct {
-	code   finding.Code
-	reason string
-	what   string
-	do     string // empty: volumeRemedies says it
-}{
-	{"not-scheduled", "FailedScheduling", "no node can run the pod", "add a node, or change what the message counts: the pod's requests, its selectors and tolerations, its volumes"},
-	{"no-sandbox", "FailedCreatePodSandBox", "the pod's sandbox, or its network, cannot be created", "see the plugin or the runtime that the message names, on the pod's node"},
-	{"volume-missing", "FailedAttachVolume", "a volume of the pod cannot be attached to its node", ""},
-	{"volume-missing", "FailedMount", "a volume of the pod cannot be mounted", ""},
-}
-
-// volumeRemedies has what is to be done about a volume, by the message of the event; the first row that fits counts.
-var volumeRemedies = []struct {
-	says *regexp.Regexp
-	do   string
-}{
-	{regexp.MustCompile(`(?i)multi-attach|already (?:exclusively attached|used by|attached)`), "the volume is attached to another node: end the pod that uses it there; if that node is off for good, taint it with node.kubernetes.io/out-of-service, or delete the Node"},
-	{regexp.MustCompile(`(?i)(?:configmap|secret)s? .*not found|references non-existent`), "create what is missing, or correct its name in the pod template; the kubelet tries again by itself"},
-	{regexp.MustCompile(`(?i)persistentvolumeclaim.*not found`), "create the PersistentVolumeClaim, or correct its name in the pod template"},
-	{regexp.MustCompile(`(?i)driver name \S+ not found|no such plugin|not registered`), "see whether the CSI driver of the volume runs on this node"},
-	{regexp.MustCompile(`(?i)permission denied|access denied|unauthorized|forbidden`), "see the rights on the storage, and the credentials of the driver"},
-	{regexp.MustCompile(`(?i)timed out|deadline exceeded`), "see the other events, and the log of the CSI driver on this node and of the controller that attaches volumes"},
-	{regexp.MustCompile(`(?i)wrong fs type|bad superblock|exit status 32`), "see whether the volume has a file system, and the node the program to mount it"},
 }
 
 // initWithoutNetwork finds init containers whose calls fail because they are captured and the proxy starts later.

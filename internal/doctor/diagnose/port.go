@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
@@ -59,7 +57,7 @@ func (s *subject) otherSocket(f *result.Finding, container string, told evidence
 		}
 		for _, e := range spec.Env {
 			named := absolute.FindString(e.Value)
-			if named == "" || s.listensOn(named) || path.Dir(named) != path.Dir(l.Path) {
+			if named == "" || s.ListensOn(named) || path.Dir(named) != path.Dir(l.Path) {
 				continue
 			}
 			f.Sentence = fmt.Sprintf("%s ended by itself: %s names the socket %s, and %s listens on %s", container, e.Name, named, l.Container, l.Path)
@@ -69,11 +67,4 @@ func (s *subject) otherSocket(f *result.Finding, container string, told evidence
 			return
 		}
 	}
-}
-
-// listensOn reports whether a container says that it listens on a unix socket, or on one in that folder.
-func (s *subject) listensOn(named string) bool {
-	return slices.ContainsFunc(s.Listens, func(l calls.Listen) bool {
-		return l.Path != "" && (l.Path == named || strings.HasPrefix(l.Path, named+"/"))
-	})
 }

@@ -6,18 +6,15 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
-	"outrider.dev/internal/doctor/evidence/why"
 )
 
 // podEnded finds what the status of a pod itself says: it was evicted, not admitted, or lost with its node.
@@ -200,7 +197,10 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 		f.Disproof, f.Remedy = "a later status of the pod in which the condition is true", finding.Remedy{Sentence: m.Remedy, Command: s.Kubectl("get pod %s -o yaml", s.Object.Name)}
 	}
 	if first.Says == "" && first.Gate == "" {
-		s.logOf(&f, first, age)
+		if says, told, quotes := s.SaysOf(first.Container); says != "" {
+			f.Sentence, f.Evidence = fmt.Sprintf("%s since %s; %s", first.What, facts.Duration(age), says), append(f.Evidence, quotes...)
+			f.Remedy.Sentence = cmp.Or(told, f.Remedy.Sentence)
+		}
 	}
 	if first.Says != "" {
 		f.Sentence = since + ": " + first.Says
@@ -208,23 +208,4 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 	}
 	s.beside.About(&f, path.Base(first.Gate), s.Object.Name)
 	return result.Found, f.Sentence, []result.Finding{f}
-}
-
-// logOf changes the finding about a container that is not ready to what its log says: its last error, or else its last words.
-func (s *subject) logOf(f *result.Finding, l facts.Lack, age time.Duration) {
-	c := s.Container(l.Container)
-	if c == nil || c.Last() == nil {
-		return
-	}
-	if told, says := s.Reason(c.Name, c.Last().Number); says {
-		f.Sentence = fmt.Sprintf("%s since %s; its log says: %s", l.What, facts.Duration(age), told.Text)
-		f.Evidence = append(f.Evidence, told.Quotes...)
-		f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), "correct what its log says: "+chain.Short(told.Text))
-		f.Disproof = "a later line of its log that says that it goes on"
-		return
-	}
-	last := s.LastLines(c.Name, c.Last().Number, quotedLines)
-	if f.Evidence = append(f.Evidence, last...); len(last) > 0 {
-		f.Sentence = fmt.Sprintf("%s since %s; its log ends with: %s", l.What, facts.Duration(age), chain.Short(why.Say(last[len(last)-1].Text)))
-	}
 }

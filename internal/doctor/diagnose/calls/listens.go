@@ -30,6 +30,13 @@ func (r *Reading) ListensAt(container string, port uint16) (evidence.Quote, bool
 	return evidence.Quote{}, false
 }
 
+// ListensOn reports whether a container says that it listens on a unix socket, or on one in that folder.
+func (r *Reading) ListensOn(named string) bool {
+	return slices.ContainsFunc(r.Listens, func(l Listen) bool {
+		return l.Path != "" && (l.Path == named || strings.HasPrefix(l.Path, named+"/"))
+	})
+}
+
 // Listening matches lines by which servers in the usual languages say that they listen.
 var Listening = evidence.Pattern{
 	Name: "listens",

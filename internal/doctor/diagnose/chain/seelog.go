@@ -1,6 +1,8 @@
 package chain
 
 import (
+	"cmp"
+
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
@@ -38,3 +40,22 @@ const mostOfRemedy = 120
 
 // Short returns a line of a log for a sentence about it.
 func Short(line string) string { return why.Cut(line, mostOfRemedy) }
+
+// SaysOf returns what the log of the last run of a container says at its end, in words for a sentence, with the lines: its last
+// error, for which it returns what is to be done, or else its last line. It returns nothing if there is no log.
+func (c *Case) SaysOf(container string) (says, remedy string, quotes []evidence.Quote) {
+	of := c.Container(container)
+	if of == nil || of.Last() == nil {
+		return "", "", nil
+	}
+	if told, is := c.Reason(container, of.Last().Number); is {
+		return "its log says: " + told.Text, cmp.Or(why.Remedy(told.Text), "correct what its log says: "+Short(told.Text)), told.Quotes
+	}
+	if quotes = c.LastLines(container, of.Last().Number, few); len(quotes) > 0 {
+		says = "its log ends with: " + Short(why.Say(quotes[len(quotes)-1].Text))
+	}
+	return says, "", quotes
+}
+
+// few is the number of last lines that a sentence about a log quotes.
+const few = 3
