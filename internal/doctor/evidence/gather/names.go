@@ -62,10 +62,13 @@ func nameOf(file string) name {
 		n.base = strings.TrimSuffix(n.base, end)
 	}
 	n.whole = n.base
-	for _, m := range marks {
-		if rest, ok := m.cut(n.base); ok {
-			n.base, n.previous = rest, m.previous
-			break
+	for found := true; found; { // app-logs-previous has two
+		found = false
+		for _, m := range marks {
+			if rest, ok := m.cut(n.base); ok && n.base != "" {
+				n.base, n.previous, found = rest, n.previous || m.previous, true
+				break
+			}
 		}
 	}
 	return n

@@ -276,6 +276,7 @@ func TestNamesOfLogs(t *testing.T) {
 	const object = "kind: Pod\nmetadata: {name: web-1, annotations: {kubectl.kubernetes.io/default-container: app}}\nspec: {containers: [{name: app}, {name: previous-orders}]}\n" +
 		"status: {containerStatuses: [{name: app, restartCount: 1, state: {running: {startedAt: \"2026-11-24T13:16:36Z\"}}}, {name: previous-orders, state: {running: {}}}]}\n"
 	for file, run := range map[string]int{
+		"app-logs-current.txt": 1, "app-logs-previous.txt": 0, "previous_app.logs.txt": 0,
 		"app.log": 1, "app.txt": 1, "app.log.txt": 1, "current-app.log": 1, "app.current.log": 1, "app-logs.txt": 1, "web-1.log": 1, "web.log": 1, "logs.txt": 1, "web-1_app.log": 1,
 		"previous-app.log": 0, "app-previous.log": 0, "app.previous.log": 0, "app_previous.txt": 0, "prev-app.log": 0, "app.prev.log": 0, "previous.log": 0, "app.previous.log.txt": 0, "web-1-app-previous.log": 0,
 	} {
@@ -360,5 +361,18 @@ func TestCreators(t *testing.T) {
 	described := read(t, Options{Stdin: strings.NewReader("Name: db\nNamespace: shop\nUpdate Strategy: RollingUpdate\nReplicas: 3 desired | 0 total\nEvents:\n  Type     Reason        Age   From         Message\n  Warning  FailedCreate  3m (x12 over 20m)   statefulset-controller  create Pod db-0 failed\n")}, "-")
 	if len(described.Creators) != 1 || described.Creators[0].Want != 3 || described.Creators[0].Events[0].Count != 12 {
 		t.Errorf("%+v", described.Creators)
+	}
+}
+
+// Notes of people in Markdown are read if nothing else has the pod; a page without an object is never a log.
+func TestNotes(t *testing.T) {
+	const note = "# it fails\n\n```yaml\napiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: shop}\nspec: {containers: [{name: app}]}\n```\n"
+	p := one(t, map[string]string{"ticket.md": note, "README.md": "# how to\nrun it\n", "app.log": "x\n", "others.txt": "NAME   READY   STATUS    RESTARTS   AGE\ndb     1/1     Running   0          3d\n"})
+	if p.Name() != "shop/web-1" || len(p.Container("app").Logs) != 1 {
+		t.Errorf("%s: %+v", p.Name(), p.Containers)
+	}
+	s := read(t, Options{}, folder(t, map[string]string{"ticket.md": note, "README.md": "# how to\nrun it\n", "pod.yaml": strings.Replace(note[strings.Index(note, "apiVersion"):strings.LastIndex(note, "```")], "web-1", "web-2", 1)}))
+	if len(s.Pods) != 1 || s.Pods[0].Object.Name != "web-2" || len(s.Unused) > 0 {
+		t.Errorf("%+v %+v", s.Pods, s.Unused)
 	}
 }

@@ -52,6 +52,9 @@ func Read(ctx context.Context, o Options, paths ...string) (*evidence.Set, error
 			return nil, err
 		}
 	}
+	if err := r.readNotes(); err != nil {
+		return nil, err
+	}
 	pods, unused := r.finish(ctx)
 	creators := r.creators()
 	if len(pods)+len(creators) == 0 {
@@ -71,6 +74,21 @@ type reader struct {
 	*bundle
 	o     Options
 	store *archive.Store
+	notes []func() error // files in Markdown, which are read only if no other one has a pod
+}
+
+// readNotes reads the notes of people, if nothing else has the object or the description of a pod: they may then have it.
+func (r *reader) readNotes() error {
+	for _, read := range r.notes {
+		described := slices.ContainsFunc(r.texts, func(t placedText) bool { return len(t.Objects) > 0 })
+		if described || len(r.pods)+len(r.parts)+len(r.works) > 0 {
+			return nil
+		}
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // An opener opens a text, and returns its size in bytes.
@@ -272,6 +290,9 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 	case end != ".log" && slices.Contains(logEnds, end) && objectsIn(head) != nil:
 		r.readObjects(in, open, folder, from)
 	case end == ".md": // notes of people, which need no note
+		if described.Is(head) || objectsIn(head) != nil {
+			r.notes = append(r.notes, func() error { return r.file(open, strings.TrimSuffix(file, end)+".txt", shown, folder) })
+		}
 	case strings.Contains(base, "stats") || end == ".prom": // Envoy's statistics are not used, and need no note
 	default:
 		if why := noLog(head, end); why != "" {
