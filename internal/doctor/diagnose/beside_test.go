@@ -190,3 +190,67 @@ func TestConfigurationBeside(t *testing.T) {
 		})
 	}
 }
+
+// A proxy that does not get ready is told by the log, or the state, of its control plane, if that is beside the pod.
+func TestControlPlaneBeside(t *testing.T) {
+	const pod = `apiVersion: v1
+kind: Pod
+metadata: {name: web-0, namespace: shop, creationTimestamp: "2026-03-02T09:59:58Z"}
+spec: {containers: [{name: app, image: r.example/app:1}, {name: istio-proxy, image: docker.io/istio/proxyv2:1.26.2}]}
+status:
+  phase: Running
+  startTime: "2026-03-02T09:59:59Z"
+  containerStatuses:
+  - {name: app, ready: true, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:02Z"}}}
+  - {name: istio-proxy, ready: false, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:02Z"}}}
+`
+	const proxy = "2026-03-02T10:00:03.000Z\tinfo\tInitializing with upstream address \"istiod.mesh.svc:15012\" and cluster \"K\"\n" +
+		"2026-03-02T10:00:04.000Z\twarning\tenvoy config\tgRPC config stream to xds-grpc closed: 14, connection error: dial tcp 10.96.7.7:15012: connect: connection refused\n" +
+		"[2026-03-02T10:00:05.000Z] \"GET / HTTP/1.1\" 503 UF - \"-\" \"-\" \"orders:80\" \"-\" outbound|80||orders.shop.svc.cluster.local\n" +
+		"2026-03-02T10:30:00.000Z\tinfo\tEnvoy proxy is NOT ready: config not received from XDS server (is Istiod running?): cds updates: 0 successful, 0 rejected; lds updates: 0 successful, 0 rejected\n"
+	for name, c := range map[string]struct{ file, text, says string }{
+		"its log":                 {"istiod-5d9c7b6f4d-x2x7k.log", "2026-03-02T10:00:00Z\tfatal\tcould not load the root certificate: x509: certificate has expired\n", "since istiod does not run, as its own log says: could not load the root certificate: x509: certificate has expired"},
+		"its pods":                {"pods.txt", "$ kubectl -n mesh get pods\nNAME                      READY   STATUS    RESTARTS   AGE\nistiod-5d9c7b6f4d-x2x7k   0/1     Pending   0          31m\n", "since no pod of istiod is: istiod-5d9c7b6f4d-x2x7k is Pending"},
+		"one of its pods is well": {"pods.txt", "$ kubectl -n mesh get pods\nNAME                      READY   STATUS    RESTARTS   AGE\nistiod-5d9c7b6f4d-x2x7k   0/1     Pending   0          31m\nistiod-5d9c7b6f4d-x2x7l   1/1     Running   0          31m\n", ""},
+		"what the app calls":      {"orders-5d9c7b6f4d-x2x7k.log", "2026-03-02T10:00:00Z\tfatal\tno disk\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := diagnoseFiles(t, map[string]string{"pod.yaml": pod, "istio-proxy.log": proxy, c.file: c.text})
+			if got := strings.TrimPrefix(r.Sentence, "istio-proxy does not get ready, "); c.says != "" && got != c.says || c.says == "" && got != "istio-proxy is not ready: it does not reach its control plane" {
+				t.Errorf("%s", r.Sentence)
+			}
+		})
+	}
+}
+
+// What another program says of the pod, or of what it waits for, is told of a pod of which nothing else is known.
+func TestSaidOfThePod(t *testing.T) {
+	const pod = `apiVersion: v1
+kind: Pod
+metadata: {name: web-0, namespace: shop, uid: 0b4a7c1e-8f70-4c9d-a9c2-6f6d5b7f2a10, creationTimestamp: "2026-03-02T09:00:00Z"}
+spec: {readinessGates: [{conditionType: lb.example/web-7f3a}], containers: [{name: app, image: r.example/app:1}]}
+status:
+  phase: Running
+  startTime: "2026-03-02T09:00:00Z"
+  conditions:
+  - {type: ContainersReady, status: "True", lastTransitionTime: "2026-03-02T10:00:00Z"}
+  - {type: Ready, status: "False", reason: ReadinessGatesNotReady, lastTransitionTime: "2026-03-02T10:00:00Z"}
+  containerStatuses: [{name: app, ready: true, restartCount: 0, state: {running: {startedAt: "2026-03-02T09:00:02Z"}}}]
+`
+	for name, c := range map[string]struct {
+		line string
+		says bool
+	}{
+		"an error about the gate":        {`{"level":"error","ts":"2026-03-02T09:10:00Z","msg":"reconcile","binding":"web-7f3a","error":"quota of targets is used up"}`, true},
+		"a warning about the pod":        {"2026-03-02T09:10:00Z WARN failed to register pod shop/web-0: quota of targets is used up", true},
+		"an error about another gate":    {`{"level":"error","ts":"2026-03-02T09:10:00Z","msg":"reconcile","binding":"api-12ab","error":"quota of targets is used up"}`, false},
+		"a line of information about it": {`{"level":"info","ts":"2026-03-02T09:10:00Z","msg":"registered","binding":"web-7f3a"}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := diagnoseFiles(t, map[string]string{"pod.yaml": pod, "controller.log": c.line + "\n"})
+			if strings.Contains(r.Sentence, "controller.log says of it: ") != c.says || c.says && !strings.Contains(r.Sentence, "quota of targets is used up") {
+				t.Errorf("%s", r.Sentence)
+			}
+		})
+	}
+}

@@ -45,7 +45,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	if err != nil {
 		return result.Report{}, err
 	}
-	files, err := witness.Read(ctx, p, c.Calls, o.ShowSecrets)
+	files, err := witness.Read(ctx, p, c.Proxy, c.Calls, o.ShowSecrets)
 	if err != nil {
 		return result.Report{}, err
 	}
@@ -54,6 +54,9 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	for rank, rule := range rules {
 		for _, f := range rule(s) {
 			f.Rank = rank
+			if c.Proxy != nil && f.Container == c.Proxy.Name && (f.Code == "container-not-created" || slices.Contains(beside.Unready(), f.Code)) {
+				files.Control(&f)
+			}
 			r.Findings = append(r.Findings, f)
 		}
 	}

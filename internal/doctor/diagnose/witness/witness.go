@@ -12,6 +12,7 @@
 //	table.go     the same, as kubectl prints them for people
 //	lines.go     lines of logs: what was dropped, which program listens where, how another one ended
 //	setting.go   where a configuration has a helper listen
+//	control.go   the programs of the control plane that the log of a proxy names
 package witness
 
 import (
@@ -47,6 +48,7 @@ type Record struct {
 	texts    []text
 	rows     []row
 	said     []said
+	control  []string // names of the programs from which the proxy gets its configuration and its certificate
 	waited   []string // names of what the pod waits for
 }
 
@@ -67,8 +69,8 @@ type command struct {
 }
 
 // Read reads the files beside a pod, which are asked about the destinations of its failed calls. It fails only if ctx
-// ends: a file that cannot be read says nothing.
-func Read(ctx context.Context, p *evidence.Pod, failed calls.Calls, secrets bool) (*Record, error) {
+// ends: a file that cannot be read says nothing. proxy is the pod's, whose log names its control plane; nil: it has none.
+func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, failed calls.Calls, secrets bool) (*Record, error) {
 	r := &Record{pod: p, secrets: secrets}
 	if p.Object.UID != "" {
 		r.waited = append(r.waited, string(p.Object.UID))
@@ -103,6 +105,9 @@ func Read(ctx context.Context, p *evidence.Pod, failed calls.Calls, secrets bool
 		if err := r.readLines(ctx, b); ctx.Err() != nil {
 			return nil, err
 		}
+	}
+	if proxy != nil && len(p.Beside) > 0 {
+		r.readControl(ctx, proxy)
 	}
 	return r, ctx.Err()
 }
