@@ -28,7 +28,7 @@ func FuzzMessages(f *testing.F) {
 		if n := facts.TakenPort(evidence.Told{Quotes: []evidence.Quote{{Text: text}}}); n < 0 || n > 65535 {
 			t.Error(n)
 		}
-		if says := s.HookSays(evidence.Event{Message: text}); len([]rune(says)) > 160 || strings.ContainsAny(says, "\n\x1b") {
+		if says := s.HookSays(text); len([]rune(says)) > 160 || strings.ContainsAny(says, "\n\x1b") {
 			t.Errorf("%s", strconv.Quote(says))
 		}
 	})

@@ -26,7 +26,7 @@ func hookFails(s *subject) (out []result.Finding) {
 		}
 		f := result.Finding{
 			Code: "container-not-created", Container: c.Name, Confidence: result.Certain,
-			Sentence: fmt.Sprintf("the kubelet ends %s, since its postStart hook fails: %s", c.Name, s.HookSays(e)),
+			Sentence: fmt.Sprintf("the kubelet ends %s, since its postStart hook fails: %s", c.Name, s.HookSays(e.Message)),
 			Evidence: append([]evidence.Quote{s.QuoteEvent(e, e.Last, "FailedPostStartHook: "+e.Message)}, s.QuoteEvents(c.Name, "BackOff")...),
 			Disproof: fmt.Sprintf("a run of %s that ended although its hook had succeeded", c.Name),
 			Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see why the command of the hook fails, by running it in a container of the image of %s", c.Name), Command: s.Kubectl("describe pod %s", s.Object.Name)},

@@ -131,7 +131,7 @@ func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (res
 	}
 	for _, c := range []string{s.Proxy.Name, app} {
 		if e, failed := s.LastEvent(c, "FailedPreStopHook"); failed {
-			f.Sentence += fmt.Sprintf("; the preStop hook of %s failed (%s)", c, s.HookSays(e))
+			f.Sentence += fmt.Sprintf("; the preStop hook of %s failed (%s)", c, s.HookSays(e.Message))
 			f.Evidence = append(f.Evidence, s.QuoteEvent(e, e.Last, "FailedPreStopHook: "+e.Message))
 		}
 	}

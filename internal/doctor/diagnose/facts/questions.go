@@ -44,9 +44,9 @@ func (s *Pod) LastEvent(container, reason string) (last evidence.Event, found bo
 	return last, found
 }
 
-// HookSays returns what went wrong with a hook, without the words around it.
-func (s *Pod) HookSays(e evidence.Event) string {
-	text := strings.Join(strings.Fields(s.Show([]byte(strings.ReplaceAll(e.Message, "\n", " ")))), " ")
+// HookSays returns what a message says that went wrong with a hook, without the words around it.
+func (s *Pod) HookSays(message string) string {
+	text := strings.Join(strings.Fields(s.Show([]byte(strings.ReplaceAll(message, "\n", " ")))), " ")
 	if m := hookParts.FindStringSubmatch(text); m != nil {
 		text = m[1]
 	}

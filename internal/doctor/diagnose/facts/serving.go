@@ -381,7 +381,8 @@ func (p *Pod) Active(l Listening) (v Service) {
 // HookFailed reports whether the kubelet killed the proxy because the proxy's postStart hook failed. The kubelet then
 // starts the applications that the hook held.
 func (p *Pod) HookFailed() bool {
-	return !p.Deleted() && len(p.QuoteEvents(p.Proxy.Name, "FailedPostStartHook")) > 0
+	w := p.Proxy.Waiting
+	return !p.Deleted() && (w != nil && w.Reason == "PostStartHookError" || len(p.QuoteEvents(p.Proxy.Name, "FailedPostStartHook")) > 0)
 }
 
 // Replaced reports whether the kubelet ended a run of the proxy because the image in the pod's spec was changed, as

@@ -41,7 +41,6 @@ func Find(table []Meaning, reason, message string) (Meaning, bool) {
 const (
 	whichImage  = "correct the image's name, or the pull secret of the pod"
 	whichConfig = "create what is missing, or correct the name in the pod template; the kubelet tries again by itself"
-	seeMessage  = "see the message of the runtime, and the settings of the container that it names"
 	lowerIt     = "{again}; if that comes again, lower the requests of the pod, or free the node or add one"
 )
 
@@ -70,18 +69,18 @@ var Waiting = []Meaning{
 	{Reason: "RegistryUnavailable", Code: "image-missing", Remedy: whichImage},
 	{Reason: "SignatureValidationFailed", Code: "image-missing", Sentence: "the signature of {image} is not accepted", Remedy: "sign the image, or correct the policy of the container runtime"},
 	{Reason: "CreateContainerConfigError", Says: []string{"not found", "couldn't find key", "references non-existent"}, Code: "config-missing", Sentence: "{c} cannot be created", Remedy: whichConfig},
-	{Reason: "CreateContainerConfigError", Code: "container-not-created", Sentence: "{c} cannot be created", Remedy: seeMessage},
-	{Reason: "CreateContainerError", Code: "container-not-created", Sentence: "{c} cannot be created", Remedy: seeMessage},
-	{Reason: "PreCreateHookError", Code: "container-not-created", Sentence: "{c} cannot be created: a hook of the kubelet failed", Remedy: seeMessage},
-	{Reason: "PreStartHookError", Code: "container-not-created", Sentence: "{c} cannot be started: a hook of the kubelet failed", Remedy: seeMessage},
-	{Reason: "PostStartHookError", Code: "container-not-created", Sentence: "{c} is ended, since its postStart hook failed", Remedy: "correct what the command of its postStart hook says, at the end of the message"},
-	{Reason: "RunContainerError", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
-	{Reason: "RunInitContainerError", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
+	{Reason: "CreateContainerConfigError", Code: "container-not-created", Sentence: "{c} cannot be created"},
+	{Reason: "CreateContainerError", Code: "container-not-created", Sentence: "{c} cannot be created"},
+	{Reason: "PreCreateHookError", Code: "container-not-created", Sentence: "{c} cannot be created: a hook of the kubelet failed"},
+	{Reason: "PreStartHookError", Code: "container-not-created", Sentence: "{c} cannot be started: a hook of the kubelet failed"},
+	{Reason: "PostStartHookError", Code: "container-not-created", Sentence: "{c} is ended, since its postStart hook failed"},
+	{Reason: "RunContainerError", Code: "container-not-created", Sentence: "{c} cannot be started"},
+	{Reason: "RunInitContainerError", Code: "container-not-created", Sentence: "{c} cannot be started"},
 	{Reason: "KillContainerError", Code: "container-not-created", Sentence: "{c} cannot be ended, and so not be started again", Remedy: "see the container runtime of the node"},
-	{Reason: "CreatePodSandboxError", Code: "no-sandbox", Sentence: "the pod's sandbox, or its network, cannot be created", Remedy: seeMessage},
-	{Reason: "ConfigPodSandboxError", Code: "no-sandbox", Sentence: "the pod's sandbox, or its network, cannot be created", Remedy: seeMessage},
+	{Reason: "CreatePodSandboxError", Code: "no-sandbox", Sentence: "the pod's sandbox, or its network, cannot be created"},
+	{Reason: "ConfigPodSandboxError", Code: "no-sandbox", Sentence: "the pod's sandbox, or its network, cannot be created"},
 	{Reason: "KillPodSandboxError", Code: "no-sandbox", Sentence: "the pod's old sandbox cannot be removed", Remedy: "see the container runtime and the network plugin of the node"},
-	{Reason: "ResizePodInPlaceError", Code: "container-not-created", Sentence: "the resources of {c} cannot be changed", Remedy: seeMessage},
+	{Reason: "ResizePodInPlaceError", Code: "container-not-created", Sentence: "the resources of {c} cannot be changed"},
 }
 
 // Terminated has the reasons of runs that ended.
@@ -89,8 +88,8 @@ var Terminated = []Meaning{
 	{Reason: "Completed"},
 	{Reason: "Error"},     // its log says why
 	{Reason: "OOMKilled"}, // rules of their own
-	{Reason: "ContainerCannotRun", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
-	{Reason: "StartError", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
+	{Reason: "ContainerCannotRun", Code: "container-not-created", Sentence: "{c} cannot be started"},
+	{Reason: "StartError", Code: "container-not-created", Sentence: "{c} cannot be started"},
 	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "{c} was ended since the pod's deadline passed", Remedy: "see what it still did then; if that is right, raise activeDeadlineSeconds", OfPod: true},
 	{Reason: "ContainerStatusUnknown", Code: "node-lost", Sentence: "how {c} ended is not known: the kubelet lost sight of it, and made up its exit code", Remedy: "see why the pod ended: whether it was evicted, and whether the node restarted or ran out of disk space (kubectl describe node)", OfPod: true},
 	{Reason: "Unknown", Code: "node-lost", Sentence: "{c} ended with its node, or with the container runtime", Remedy: "see whether the node restarted (kubectl describe node); the pod has no fault", OfPod: true},
@@ -115,10 +114,10 @@ var Pod = []Meaning{
 	{Reason: "NodeName", Code: "not-admitted", Sentence: "the pod is for another node", Remedy: "see the pod's nodeName"},
 	{Reason: "NodePorts", Code: "not-admitted", Sentence: "a hostPort of the pod is taken on its node", Remedy: "use a Service in place of a hostPort"},
 	{Reason: "TaintToleration", Code: "not-admitted", Sentence: "the pod does not tolerate a taint of its node", Remedy: "see the taints of the node"},
-	{Reason: "UnexpectedAdmissionError", Code: "not-admitted", Sentence: "the node could not admit the pod", Remedy: "see the message; often a device plugin was not ready after a restart of the node: delete the pod"},
-	{Reason: "UnexpectedPredicateFailureType", Code: "not-admitted", Sentence: "the node did not admit the pod", Remedy: seeMessage},
+	{Reason: "UnexpectedAdmissionError", Code: "not-admitted", Sentence: "the node could not admit the pod", Remedy: "delete the pod, so that another one is made: often a device plugin was not ready after a restart of the node"},
+	{Reason: "UnexpectedPredicateFailureType", Code: "not-admitted", Sentence: "the node did not admit the pod"},
 	{Reason: "InvalidNodeInfo", Code: "not-admitted", Sentence: "the node did not know itself when the pod came", Remedy: "delete the pod; {again}"},
-	{Reason: "UnknownReason", Code: "not-admitted", Sentence: "the node did not admit the pod", Remedy: seeMessage},
+	{Reason: "UnknownReason", Code: "not-admitted", Sentence: "the node did not admit the pod"},
 	{Reason: "TopologyAffinityError", Code: "not-admitted", Sentence: "the node cannot give the pod resources that lie together", Remedy: "see the topology manager's policy of the node, and the pod's requests"},
 	{Reason: "SMTAlignmentError", Code: "not-admitted", Sentence: "the pod does not ask for whole cores, which its node requires", Remedy: "ask for a multiple of the threads of a core"},
 	{Reason: "VolumeAttachmentLimitExceeded", Code: "not-admitted", Sentence: "the node cannot attach more volumes", Remedy: "{again}; if that comes again, spread the pods with volumes over more nodes (topologySpreadConstraints)"},
@@ -128,7 +127,7 @@ var Pod = []Meaning{
 	{Reason: "PodOSSelectorNodeLabelDoesNotMatch", Code: "not-admitted", Sentence: "the pod is for nodes with another operating system", Remedy: "see the pod's nodeSelector"},
 	{Reason: "PodOSNotSupported", Code: "not-admitted", Sentence: "the pod is for another operating system than its node's", Remedy: "see the pod's spec.os"},
 	{Reason: "SupplementalGroupsPolicyNotSupported", Code: "not-admitted", Sentence: "the node does not support the pod's supplementalGroupsPolicy", Remedy: "remove it, or use a newer container runtime"},
-	{Reason: "PodFeatureUnsupported", Code: "not-admitted", Sentence: "the node does not support a feature of the pod", Remedy: seeMessage},
+	{Reason: "PodFeatureUnsupported", Code: "not-admitted", Sentence: "the node does not support a feature of the pod"},
 }
 
 // Disruption has the reasons of the condition DisruptionTarget: something removes the pod that is not its owner.

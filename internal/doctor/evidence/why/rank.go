@@ -127,7 +127,7 @@ var general = []string{
 	"[help 1]", "[help 2]", "error found at", "error occurred at", "could not read from remote", "compilation failed", "compilation terminated", "could not compile", "error generating configuration in phase",
 	"bootstrap checks failed", "no app loaded", "unable to load app ", "worker failed to boot", "execution halted", "command failed with", "exit status ", "exit code ", "background on this error", "prepare to shut",
 	"terminated abnormally", "curl failed to verify", "some files/attrs were not transferred", "not recoverable", "data dictionary initialization", "there are test failures", "there were failing tests",
-	"tests run:", "assertions: ", "test result: failed", "test failed, to rerun", "failures!",
+	"tests run:", "assertions: ", "test result: failed", "test failed, to rerun", "failures!", "(with errors)",
 }
 
 // generalForms match such sentences by their beginning, or as a whole.
@@ -223,7 +223,7 @@ func tells(text string) bool {
 }
 
 // frames match lines of a stack trace below its header: of Java, .NET, Node, Python, Go, Rust, Ruby, PHP and C++.
-var frames = regexp.MustCompile(`^\s*(?:at |\.\.\. \d+ (?:more|common)|File "|#\d+[ :]|\d+: +(?:0x|[\w<]+::)|created by |goroutine \d|--- End of|\^+$|[~^]+$|\+\d+ vendor frames|During handling|The above exception|Traceback \(|stack backtrace|\[signal |note: run with)|:\d+:in [` + "`" + `'"][^'"]*['"]$|^\s+\S+:\d+ \+0x|\(\.\.\.\)$|\(0x[0-9a-f]+[,)]|^from \S+:\d+`)
+var frames = regexp.MustCompile(`^\s*(?:at |\.\.\. \d+ (?:more|common)|File "|#\d+[ :]|\d+: +(?:0x|[\w<]+::)|created by |goroutine \d|--- End of|\^+$|[~^]+$|\+\d+ vendor frames|During handling|The above exception|Traceback \(|stack backtrace|\[signal |note: run with)|:\d+:in [` + "`" + `'"][^'"]*['"]$|^\s+\S+:\d+ \+0x|\(\.\.\.\)$|^\S+\(0x[0-9a-f]+[,)]|^from \S+:\d+`)
 
 func isFrame(line string) bool { return frames.MatchString(line) }
 
@@ -271,10 +271,11 @@ var headings = []heading{
 	{regexp.MustCompile(`^(?:\*\*\* )?(?:FATAL )?CONFIG FILE ERROR\b`), false, 3},
 	{regexp.MustCompile(`^[\w.\\:]+(?:Exception|Error)$`), true, 1},
 	{regexp.MustCompile(`\bvalidation errors? for \w+$`), true, 2},
+	{regexp.MustCompile(`^not ok \d`), true, 2},
 	{regexp.MustCompile(`^--- FAIL: |^● .+ › |^BOOT FAILED$|^Execution error \(`), true, 1},
 	{regexp.MustCompile(`^Failed [\w.]+ \[[\d.]+ m?s\]$`), true, 2},
 	{regexp.MustCompile(`^(?i:error|fatal): [A-Z]\d{3,5}$|^Msg \d+, Level \d+|^Runtime Error$|^(?i:validate failed)\b|^Error: Unsupported \w+$|^ERROR in \./\S+ \S+$|^in \./\S+ \S+$`), true, 0},
-	{regexp.MustCompile(`\S[:=]$`), true, 0},
+	{regexp.MustCompile(`\S[:=]$|: [{(\[]$`), true, 0},
 	{regexp.MustCompile(`^terminate called after throwing`), true, 1},
 }
 

@@ -91,7 +91,18 @@ func Find(lines []Line, show func([]byte) string) (Reason, bool) {
 	if i := ledTo(lines, best); i >= 0 {
 		best = i
 	}
-	return reasonAt(lines, aboveList(lines, best), show), true
+	return reasonAt(lines, aboveList(lines, saidBefore(lines, best)), show), true
+}
+
+// saidBefore returns the line just above that says what a line says, and more; the line itself if there is none.
+func saidBefore(lines []Line, at int) int {
+	text := Say(string(lines[at].Text))
+	for i := at - 1; i >= 0 && len(text) > 8 && lines[at].Number-lines[i].Number <= mentionLines && near(lines[i], lines[at]); i-- {
+		if before := Say(string(lines[i].Text)); len(before) > len(text)+8 && !isFrame(string(lines[i].Text)) && says(before, text) && !strings.ContainsAny(before, "();") {
+			return i
+		}
+	}
+	return at
 }
 
 // inList matches the lines of a list, or of a text in a box, below a heading.
@@ -295,7 +306,7 @@ func (r *Reason) complete(below []Line, show func([]byte) string) {
 	}
 	var parts []string
 	if h.keep {
-		parts = append(parts, strings.TrimRight(strings.TrimSpace(r.Text), ":= "))
+		parts = append(parts, strings.TrimRight(strings.TrimSpace(r.Text), ":={([ "))
 	}
 	left := cmp.Or(h.lines, mostOfParagraph)
 	first := true
