@@ -95,10 +95,10 @@ type unreadiness struct {
 	remedy string
 }
 
-// by returns the reason that a line has: a connection that fails at a certificate came as far as the control plane.
+// by returns the reason with what a line says of the certificate that is not accepted.
 func (u unreadiness) by(line string) unreadiness {
-	if refused := why.OfCertificate(line); (u.said == facts.Untrusted || u.said == facts.NoControlPlane) && refused != "" {
-		return unreadiness{u.said, "no-certificate", "a certificate is refused between it and its control plane: " + refused, cmp.Or(why.Remedy(line), u.remedy)}
+	if refused := why.OfCertificate(line); u.said == facts.Untrusted && refused != "" {
+		u.what += ": " + refused
 	}
 	return u
 }

@@ -15,6 +15,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/why"
 )
 
 // podEnded finds what the status of a pod itself says: it was evicted, not admitted, or lost with its node.
@@ -199,7 +200,7 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 	f.Sentence = since + ", and the evidence does not say why"
 	f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s", first.What)}
 	f.Disproof = "a line of its log, or an event, that says what it waits for"
-	f.Remedy = finding.Remedy{Sentence: "see what it does", Command: s.Kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.Container, s.anyContainer()))}
+	f.Remedy = finding.Remedy{Command: s.Kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.Container, s.anyContainer()))}
 	if first.Gate != "" {
 		m, _ := states.Find(states.Gates, first.Gate, first.Says)
 		f.Disproof, f.Remedy = "a later status of the pod in which the condition is true", finding.Remedy{Sentence: m.Remedy, Command: s.Kubectl("get pod %s -o yaml", s.Object.Name)}

@@ -1,8 +1,6 @@
 package chain
 
 import (
-	"cmp"
-
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
@@ -49,7 +47,7 @@ func (c *Case) SaysOf(container string) (says, remedy string, quotes []evidence.
 		return "", "", nil
 	}
 	if told, is := c.Reason(container, of.Last().Number); is {
-		return "its log says: " + told.Text, cmp.Or(why.Remedy(told.Text), "correct what its log says: "+Short(told.Text)), told.Quotes
+		return "its log says: " + told.Text, why.Remedy(told.Text), told.Quotes
 	}
 	if quotes = c.LastLines(container, of.Last().Number, few); len(quotes) > 0 {
 		says = "its log ends with: " + Short(why.Say(quotes[len(quotes)-1].Text))
