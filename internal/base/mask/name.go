@@ -51,6 +51,8 @@ const (
 var (
 	// about matches the ends of names for properties of a secret, such as its path, its type or its lifetime.
 	about = regexp.MustCompile(`(?:(?i:[_.-](?:files?|paths?|dir|names?|namespace|refs?|ttl|url|uri|type|policy|length|size|count|expiry|seconds|enabled|audience|issuer|format|version|class|provider))|[a-z](?:File|Path|Dir|Name|Namespace|Refs?|TTL|URL|Type|Policy|Length|Seconds|Enabled|Class|Provider))$`)
+	// ofFile matches names of files.
+	ofFile = regexp.MustCompile(`\.(?:json|ya?ml|txt|pem|key|crt|jks|p12|pfx|conf|cfg|ini|toml|properties|env)$`)
 	// itself matches the ends of names for a secret itself, such as token. Names such as tokenTTL or secretFor do
 	// not match: their values are a number and an object.
 	itself = regexp.MustCompile(`(?i)(?:passw(?:or)?d|passphrase|pass|pwd|pw|pin|otp|secret|token|credential|key|auth)s?$`)
@@ -85,6 +87,9 @@ func secretName(b []byte, l, i, r int, h hint) int {
 	}
 	if about.Match(name) || slices.Contains(noSecrets, string(name[1+bytes.LastIndexByte(name, '.'):])) {
 		return no
+	}
+	if l > 0 && b[l-1] == '/' && ofFile.Match(name) { // what follows a path is what happened to the file
+		return perhaps
 	}
 	return secret
 }
