@@ -63,7 +63,7 @@ func (d Destination) Loopback() bool {
 // Private reports whether the destination may be in the cluster: a private address, or a name without a public ending.
 func (d Destination) Private() bool {
 	if a, err := netip.ParseAddr(d.Host); err == nil {
-		return a.Unmap().IsPrivate() || a.IsLinkLocalUnicast()
+		return a.Unmap().IsPrivate()
 	}
 	host := strings.TrimSuffix(strings.ToLower(d.Host), ".")
 	return strings.Count(host, ".") < 2 || strings.HasSuffix(host, ".svc") || strings.HasSuffix(host, ".local") || strings.HasSuffix(host, ".internal")

@@ -8,7 +8,7 @@ import (
 // A race that the evidence shows is decided, and one that it does not show is not.
 func TestDecidedRaces(t *testing.T) {
 	kuma := func(proxy string) string {
-		return "pod kuma.io/sidecar-injected=true kuma.io/transparent-proxying=enabled\nkuma-init init args=--redirect-outbound-port,15001,--redirect-inbound-port,15006,--kuma-dp-user,5678,--ip-family-mode,ipv4 run=0-0:0\napp run=5-6:1 waits\nkuma-sidecar image=kumahq/kuma-dp:2.7.1 args=run " + proxy
+		return "pod kuma.io/sidecar-injected=true kuma.io/transparent-proxying=enabled\nkuma-init init args=--redirect-outbound-port,15001,--redirect-inbound-port,15006,--kuma-dp-user,5678,--redirect-inbound=true,--ip-family-mode,ipv4 run=0-0:0\napp run=5-6:1 waits\nkuma-sidecar image=kumahq/kuma-dp:2.7.1 args=run " + proxy
 	}
 	appMesh := func(ignored, started string) string {
 		return "pod\nproxyinit init image=x/aws-appmesh-proxy-route-manager:v7 env=APPMESH_START_ENABLED=1,APPMESH_IGNORE_UID=1337,APPMESH_ENVOY_EGRESS_PORT=15001,APPMESH_EGRESS_IGNORED_IP=" + ignored + " run=0-0:0\napp run=5-6:1 then=30\nenvoy image=x/aws-appmesh-envoy:v1.27 then=" + started

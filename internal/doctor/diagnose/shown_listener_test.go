@@ -2,7 +2,7 @@ package diagnose
 
 import "testing"
 
-// Who should have listened is said where it is known, and "correct the address" only where the address is wrong.
+// A diagnosis names the container that should have listened, and says "correct the address" only of a wrong one.
 func TestWhoShouldListen(t *testing.T) {
 	const correct = "correct the (?:address|port)"
 	refused := func(port string) map[string]string {

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/doctor"
 )
 
-// APIServer is what [WellKnown] says of the API server.
+// APIServer is the answer of [WellKnown] for the API server.
 const APIServer = "the API server"
 
 // wellKnown has hosts that are the same in all clusters, with what answers there. Sources: the documentation of AWS,

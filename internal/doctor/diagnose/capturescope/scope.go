@@ -343,7 +343,7 @@ func setter(in *capture.Intent) func(name, value string) error {
 // harmless lists flags that do not change what is captured. They are flags of programs that write capture rules.
 var harmless = []string{"log_output_level", "log-level", "log-format", "run-validation", "skip-rule-apply", "timeout-close-wait-secs", "ipv6", "iptables-mode", "verbose", "kubernetes", "wait-for-proxy",
 	"copy", "iptables-probe-port", "force-iptables-binary", "proof", "backend", "termination-log", "force-apply", "reconcile", "cleanup-only",
-	"ip-family-mode", "skip-dns-conntrack-zone-split", "skip-resolv-conf", "wait", "wait-interval", "max-retries", "sleep-between-retries", "iptables-logs", "iptables-executables", "drop-invalid-packets",
+	"ip-family-mode", "redirect-inbound", "skip-dns-conntrack-zone-split", "skip-resolv-conf", "wait", "wait-interval", "max-retries", "sleep-between-retries", "iptables-logs", "iptables-executables", "drop-invalid-packets",
 	"comments-disabled", "use-wait-flag", "firewall-bin-path", "firewall-save-bin-path"}
 
 // fromArguments calls the function set for each flag of a command line. It returns the last flag for which the call

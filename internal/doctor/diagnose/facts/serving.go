@@ -65,8 +65,8 @@ var topics = []evidence.Pattern{
 	{Name: string(InboundRefused), Any: []string{"connection refused", "delayed_connect_error", "delayed connect error", "connect error: 111", " uf"}, Only: func(line []byte) bool { _, is := RefusedInbound(string(line)); return is }},
 }
 
-// beginnings are what agents and Envoy say before Envoy listens: Istio's and Kuma's agent when they start it, and Envoy
-// when it begins and before it asks for its listeners. Sources: istio pkg/envoy/proxy.go, kuma
+// beginnings have the words of agents and of Envoy before Envoy listens: of Istio's and Kuma's agent when they start it, and
+// of Envoy when it begins and before it asks for its listeners. Sources: istio pkg/envoy/proxy.go, kuma
 // app/kuma-dp/pkg/dataplane/envoy, envoy source/server/server.cc.
 var beginnings = []string{"envoy command: [", "starting envoy", "initializing epoch 0", "starting main dispatch loop"}
 
