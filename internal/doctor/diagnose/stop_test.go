@@ -163,7 +163,7 @@ var stopCases = []stopCase{
 		name: "evicted by a drain of its node, and then the race", proxy: "istio-proxy", grace: 60, px: "13:45:38/0",
 		status: "  conditions:\n  - {type: DisruptionTarget, status: \"True\", reason: EvictionByEvictionAPI, message: \"Eviction API: evicting\", lastTransitionTime: \"2026-11-28T13:45:32Z\"}\n",
 		logs:   map[string]string{"app": "2026-11-28T13:45:46Z ERROR redis: connection to 10.96.4.1:6379 failed: Connection refused\n", "istio-proxy": istioStops},
-		want:   "evicted", also: "shutdown-race",
+		want:   "shutdown-race app", also: "evicted",
 	},
 	{
 		name: "a roll-out: both have ended, the application with a failure after its proxy", proxy: "istio-proxy", grace: 30, px: "13:45:38/0", app: "13:45:51/1",

@@ -4,6 +4,7 @@
 package beside
 
 import (
+	"regexp"
 	"slices"
 
 	"outrider.dev/internal/base/finding"
@@ -19,6 +20,7 @@ const (
 	same                      // the same container
 	others                    // the second is about another container
 	ofThePod                  // the second is about a container, or the pod, and the first about the pod as a whole
+	moved                     // the first is about a pod that was moved, as by a drain, and not about a lack on its node
 	inItsCall                 // both quote the same failed call, or line of an end
 )
 
@@ -54,8 +56,12 @@ var rows = []row{
 	{"a hold ends in vain while its proxy is not ready", []finding.Code{"hold-fails-open"}, unready, anywhere, false},
 	{"a proxy that is not ready is ended by its own probe, or ends itself", []finding.Code{"proxy-died"}, append([]finding.Code{"container-not-created", "killed-by-probe"}, unready...), same, false},
 	{"a container that waits for its call is ended by its own probe", []finding.Code{"killed-by-probe"}, slices.Concat(unready, aboutACall, []finding.Code{"startup-race", "hold-without-effect"}), same, false},
+	{"a pod that is moved has no fault, but in how it stops", []finding.Code{"evicted"}, []finding.Code{"shutdown-race"}, moved, false},
 	{"while a pod stops, its calls have no proxy", aboutACall, []finding.Code{"shutdown-race"}, same, false},
 }
+
+// ofALack matches the reasons of an eviction by the kubelet itself.
+var ofALack = regexp.MustCompile(`^(?:TerminationByKubelet|Evicted|OutOf)`)
 
 // fits reports whether two findings are related as a row wants it.
 func (w row) fits(f, g result.Finding, isCall func(evidence.Quote) bool) bool {
@@ -69,6 +75,8 @@ func (w row) fits(f, g result.Finding, isCall func(evidence.Quote) bool) bool {
 		return f.Container != g.Container && g.Container != ""
 	case ofThePod:
 		return g.Container == "" && (f.Container != "" || f.Code == "state-not-known")
+	case moved:
+		return f.Container == "" && !slices.ContainsFunc(f.Evidence, func(q evidence.Quote) bool { return ofALack.MatchString(q.Text) })
 	case inItsCall:
 		return slices.ContainsFunc(f.Evidence, func(q evidence.Quote) bool { return slices.Contains(g.Evidence, q) && isCall(q) })
 	}

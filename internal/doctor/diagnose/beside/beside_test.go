@@ -67,6 +67,8 @@ func TestRows(t *testing.T) {
 		"a probe ends a proxy":                 {[]result.Finding{f("proxy-died", "istio-proxy"), f("killed-by-probe", "istio-proxy")}, "<proxy-died killed-by-probe"},
 		"a probe ends another container":       {[]result.Finding{f("proxy-died", "istio-proxy"), f("killed-by-probe", "app")}, "proxy-died killed-by-probe"},
 		"a stop":                               {[]result.Finding{f("shutdown-race", "app"), f("dependency-down", "app")}, "shutdown-race <dependency-down"},
+		"a drain":                              {[]result.Finding{f("evicted", "", evidence.Quote{Text: "EvictionByEvictionAPI: evicting"}), f("shutdown-race", "app")}, "<evicted shutdown-race"},
+		"a full node":                          {[]result.Finding{f("evicted", "", evidence.Quote{Text: "Evicted: The node was low on resource: memory"}), f("shutdown-race", "app")}, "evicted shutdown-race"},
 		"another's stop":                       {[]result.Finding{f("shutdown-race", "app"), f("dependency-down", "side")}, "shutdown-race dependency-down"},
 		"a sibling that fails":                 {[]result.Finding{f("sibling-down", "app"), f("out-of-memory", "side")}, "<sibling-down out-of-memory"},
 	} {
