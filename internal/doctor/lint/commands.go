@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
@@ -124,12 +125,16 @@ func shellStays(s subject, b *builder) {
 			c.source = "measured: tini 0.19.0 with and without -g, dumb-init 1.2.5"
 			c.why = "the init program passes SIGTERM to it, it ends at once, and the container with it: the program is killed without any time to stop"
 		}
+		if shell.Endless(argv) && slices.ContainsFunc(calls, func(c shell.Call) bool { return c.Program == "sleep" }) {
+			c.severity = finding.Note // it repeats something short, or idles: that the stop takes the whole grace period is all
+		}
 		idles := last >= 0 && slices.Contains(idle, calls[last].Program)
 		if last < 0 || idles { // exec cannot be put into a loop, a pipe or the background; and an idle command need not stop cleanly
 			c.do = "run the program alone with exec, or trap SIGTERM and pass it on"
 		}
 		if last >= 0 && calls[last].Alone && program == "sh" {
 			c.title = fmt.Sprintf("the shell of %s stays the parent of its program where sh is dash (Debian, Ubuntu)", m.Name)
+			c.severity = finding.Note // which of the two only the image shows
 		}
 		if last >= 0 {
 			c.evidence = calls[last].Program

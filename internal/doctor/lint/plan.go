@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,13 +22,16 @@ import (
 func unknownFields(s subject, b *builder) {
 	for _, field := range s.Unknown {
 		at := parsePath(field)
-		if strings.HasPrefix(fmt.Sprint(at[len(at)-1]), "$") {
-			continue // a directive of a strategic merge patch
+		if name := fmt.Sprint(at[len(at)-1]); strings.HasPrefix(name, "$") || strings.ContainsAny(name, "()") {
+			continue // a directive of a strategic merge patch, or a condition in a test's description of a pod, as Chainsaw has
 		}
 		b.addAt(s.at, clue{code: "unknown-field", title: field + " is not a field of a pod", field: at, evidence: fmt.Sprint(at[len(at)-1]),
 			why: "the API server drops it, so it has no effect", do: "check its spelling and its indentation"})
 	}
 }
+
+// placeholder matches a text that a program replaces before the manifest is applied: envsubst, Helm, kpt, a script with sed.
+var placeholder = regexp.MustCompile(`\$\{?\w|\$\(|\{\{|%\w+%|@\w+@|__\w+__|<[\w -]+>`)
 
 // planWorks reports invalid annotations, and the problems that packages startup and podspec find in the plan.
 func planWorks(s subject, b *builder) {
@@ -53,6 +57,9 @@ func planWorks(s subject, b *builder) {
 			continue
 		}
 		field, evidence := s.fieldOf(f)
+		if f.Code == "invalid-name" && placeholder.MatchString(evidence) {
+			continue // the file is a template
+		}
 		kind, _ := kinds.Of(string(f.Code))
 		b.add(clue{code: finding.Code(f.Code), severity: finding.Severity(f.Level), title: f.Message, field: field, evidence: evidence,
 			do: cmp.Or(f.Remedy, kind.Explanation), run: fmt.Sprintf("outrider plan %s", b.input(s.File)), why: kind.Title})

@@ -30,6 +30,9 @@ func workarounds(s subject, b *builder) {
 		c := clue{field: parsePath(f.Evidence.Field), evidence: f.Evidence.Text}
 		switch {
 		case len(edges) == 0 && f.Mechanism == startup.Sleep:
+			if m.offline() {
+				continue // it does nothing that could wait for something
+			}
 			c.code, c.severity = "fixed-sleep", finding.Note
 			c.title = fmt.Sprintf("%s begins with %s, and the files do not show what it waits for", m.Name, f.By)
 			c.why = "the time is a guess: sometimes too short, mostly too long"
