@@ -88,7 +88,7 @@ func secretName(b []byte, l, i, r int, h hint) int {
 	if about.Match(name) || slices.Contains(noSecrets, string(name[1+bytes.LastIndexByte(name, '.'):])) {
 		return no
 	}
-	if l > 0 && b[l-1] == '/' && ofFile.Match(name) { // what follows a path is what happened to the file
+	if l > 0 && b[l-1] == '/' && ofFile.Match(name) { // the text after a path says what happened to the file
 		return perhaps
 	}
 	return secret
