@@ -51,8 +51,8 @@ const (
 var (
 	// about matches the ends of names for properties of a secret, such as its path, its type or its lifetime.
 	about = regexp.MustCompile(`(?:(?i:[_.-](?:files?|paths?|dir|names?|namespace|refs?|ttl|url|uri|type|policy|length|size|count|expiry|seconds|enabled|audience|issuer|format|version|class|provider))|[a-z](?:File|Path|Dir|Name|Namespace|Refs?|TTL|URL|Type|Policy|Length|Seconds|Enabled|Class|Provider))$`)
-	// ofFile matches names of files.
-	ofFile = regexp.MustCompile(`\.(?:json|ya?ml|txt|pem|key|crt|jks|p12|pfx|conf|cfg|ini|toml|properties|env)$`)
+	// ofFile matches what may follow the path of a file: what the system says that happened to it.
+	ofFile = regexp.MustCompile(`^["']?: (?i:(?:open|l?stat|read|write|mkdir|chmod|chown|unlink|rename) /|no such file|permission denied|is a directory|not a directory|file exists|read-only file system|operation not permitted|input/output error|too many open files)`)
 	// itself matches the ends of names for a secret itself, such as token. Names such as tokenTTL or secretFor do
 	// not match: their values are a number and an object.
 	itself = regexp.MustCompile(`(?i)(?:passw(?:or)?d|passphrase|pass|pwd|pw|pin|otp|secret|token|credential|key|auth)s?$`)
@@ -88,8 +88,8 @@ func secretName(b []byte, l, i, r int, h hint) int {
 	if about.Match(name) || slices.Contains(noSecrets, string(name[1+bytes.LastIndexByte(name, '.'):])) {
 		return no
 	}
-	if l > 0 && b[l-1] == '/' && ofFile.Match(name) { // the text after a path says what happened to the file
-		return perhaps
+	if l > 0 && b[l-1] == '/' && ofFile.Match(b[r:min(len(b), r+40)]) {
+		return no
 	}
 	return secret
 }
