@@ -3,7 +3,6 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -111,7 +110,7 @@ func probeFails(s *subject) (out []result.Finding) {
 		}
 		s.answered(&f, app, "readiness")
 		s.unheard(&f, app.Name)
-		if spec := s.Spec(app.Name); s.Proxy != nil && s.Capture.None == "" && spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec == nil && s.cut(q) {
+		if spec := s.Spec(app.Name); s.Proxy != nil && s.Capture.None == "" && spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec == nil && facts.Cut(q) {
 			f.Code = "probe-blocked-by-proxy"
 			f.Sentence = fmt.Sprintf("the readiness probe of %s goes through %s, which blocks it: the kubelet has no certificate", app.Name, s.Proxy.Name)
 			f.Remedy.Sentence = "have injection rewrite the probe (sidecar.istio.io/rewriteAppHTTPProbers: \"true\"), or leave its port out of the capture"
@@ -129,15 +128,6 @@ func (s *subject) held(app string) bool {
 	}
 	proxy := s.Status(s.Proxy.Name)
 	return proxy != nil && !proxy.Ready
-}
-
-// cut reports whether probes reached a proxy that requires mutual TLS. Such a proxy accepts the probe's connection,
-// and then closes it.
-func (s *subject) cut(probes []evidence.Quote) bool {
-	return slices.ContainsFunc(probes, func(q evidence.Quote) bool {
-		l := strings.ToLower(q.Text)
-		return strings.Contains(l, "reset by peer") || strings.Contains(l, ": eof")
-	})
 }
 
 // ownCrash finds applications that exited by themselves, without a failed call that explains the exit.

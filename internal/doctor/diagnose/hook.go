@@ -2,15 +2,13 @@ package diagnose
 
 import (
 	"fmt"
-	"regexp"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/chain"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
-
-// notExecuted matches what the container runtime and shells say of the command of a hook that never ran.
-var notExecuted = regexp.MustCompile(`(?i)OCI runtime exec failed|executable file not found|no such file or directory|command not found|permission denied|exec format error|exited with 12[67]`)
 
 // hookFails finds containers that the kubelet ends since the command of their postStart hook fails. The hook of a proxy
 // that holds the applications is left to the rules about the proxy, unless its command could not be executed.
@@ -20,8 +18,8 @@ func hookFails(s *subject) (out []result.Finding) {
 		if !failed || s.Deleted() || s.WellSince(c, e) {
 			continue
 		}
-		missing := notExecuted.MatchString(e.Message)
-		if !missing && s.Holds(c) {
+		missing := facts.NotExecuted(e.Message)
+		if !missing && c == s.Proxy {
 			continue
 		}
 		f := result.Finding{
@@ -37,4 +35,31 @@ func hookFails(s *subject) (out []result.Finding) {
 		out = append(out, f)
 	}
 	return out
+}
+
+// healedHook says that the proxy was ended since it was not ready in time for its postStart hook, why, and that it is well
+// now; false: it was not, or is not.
+func (s *subject) healedHook() (string, bool) {
+	if s.Proxy == nil || s.Proxy.Restarts < 1 {
+		return "", false
+	}
+	e, failed := s.LastEvent(s.Proxy.Name, "FailedPostStartHook")
+	status, last := s.Status(s.Proxy.Name), s.Proxy.Last()
+	if !failed || status == nil || !status.Ready || last == nil || e.Last.Compare(last.Started) == evidence.After || facts.NotExecuted(e.Message) {
+		return "", false
+	}
+	before := ""
+	for _, u := range unready {
+		if q := s.Said.In(s.Proxy.Restarts-1, u.said); len(q) > 0 {
+			before = "; before, its log said: " + chain.Short(q[len(q)-1].Text)
+			break
+		}
+	}
+	return fmt.Sprintf("nothing is wrong now: %s was not ready in time for its postStart hook (%s), was ended, and is ready since its restart%s", s.Proxy.Name, s.HookSays(e.Message), before), true
+}
+
+// waitedInVain reports whether the hook of the proxy only waits until the proxy is ready, which it was not in time.
+func (s *subject) waitedInVain() bool {
+	_, is := s.WaitedInVain()
+	return is && len(neverReady(s)) > 0
 }

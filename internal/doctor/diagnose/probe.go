@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
@@ -33,7 +32,7 @@ func (s *subject) answered(f *result.Finding, c *evidence.Container, kind string
 		status = m[1]
 	}
 	if r, is := s.Relay(c.Name, port, path, status); is && !said {
-		s.relayed(f, c.Name, status, r)
+		r.Explain(f, c.Name, status)
 		return
 	}
 	timeout := int32(1)
@@ -48,31 +47,6 @@ func (s *subject) answered(f *result.Finding, c *evidence.Container, kind string
 			f.Sentence = strings.Replace(f.Sentence, ": nothing listened on port "+port+" then", ": its connection to port "+port+" was refused", 1)
 		}
 		s.elsewhere(f, c.Name, port)
-	}
-}
-
-// relayed adds to a finding about a probe what it got from the proxy that lies between.
-func (s *subject) relayed(f *result.Finding, container, status string, r chain.Relayed) {
-	port := cmp.Or(r.Port, "of the probe")
-	f.Evidence = append(f.Evidence, r.Quotes...)
-	f.Disproof = fmt.Sprintf("an answer of %s to the same request, made in its container past %s", container, r.By)
-	seen := fmt.Sprintf("it gets %s through %s", status, r.By)
-	switch {
-	case r.Own:
-		f.Sentence += fmt.Sprintf(": it answers %s for %s", status, r.Path)
-		f.Remedy.Sentence = fmt.Sprintf("see the log of %s for what it lacks: it says itself that it is not well", container)
-	case r.At != "":
-		f.Sentence += fmt.Sprintf(": %s, since it asks port %s; by %s, %s listens on %s", seen, port, r.Says, container, r.At)
-		f.Remedy.Sentence = fmt.Sprintf("let the probes of %s, its containerPort and the Service's targetPort name port %s, or let it listen on %s", container, r.At, port)
-	case r.Loopback:
-		f.Sentence += fmt.Sprintf(": %s; by its log, %s listens on the loopback address only", seen, container)
-		f.Remedy.Sentence = fmt.Sprintf("let %s listen on all addresses (0.0.0.0): the probe asks the pod's own address", container)
-	case r.Refused:
-		f.Sentence += fmt.Sprintf(": %s, by whose log nothing listened on port %s", seen, port)
-		f.Remedy.Sentence = fmt.Sprintf("see whether %s listens on port %s (its log, its arguments); if it only needs longer to start, give it a startup probe", container, port)
-	default:
-		f.Sentence += fmt.Sprintf(": %s, which answers so when %s does not take its connection; %s may have answered so itself", seen, container, container)
-		f.Remedy.Sentence = fmt.Sprintf("see whether %s listens where the probe asks (its log, its arguments), and make the probe's request in its container; if it answers %s itself, see its log for what it lacks", container, status)
 	}
 }
 

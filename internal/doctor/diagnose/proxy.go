@@ -29,7 +29,7 @@ func proxyDied(s *subject) (out []result.Finding) {
 		}
 		while, disproof := "", "an end of the proxy by a signal from outside"
 		switch oom := v.Reason == "OOMKilled"; {
-		case s.Replaced(v.Run), s.toldToQuit(v.Run), app == nil && !oom && !s.missed(v):
+		case s.Replaced(v.Run), s.toldToQuit(v.Run), s.EndedByHook(s.Proxy.Name, v.Run) && !v.Ready.At.Known(), app == nil && !oom && !s.missed(v):
 			continue
 		case app != nil:
 			while, disproof = fmt.Sprintf(" while %s ran", app.Name), fmt.Sprintf("a run of %s that had ended before %s", app.Name, result.Instant(v.Finished))
@@ -49,6 +49,9 @@ func proxyDied(s *subject) (out []result.Finding) {
 		f.Remedy.Sentence = cmp.Or(f.Remedy.Sentence, exitOf(v.Run).Remedy)
 		f.Evidence = append(f.Evidence, crash...)
 		s.proxySays(&f, v.Run)
+		if i == len(s.Serving)-1 {
+			s.Gone(&f)
+		}
 		for _, y := range s.Calls {
 			if y.At.Compare(v.Finished) != evidence.Before && y.At.Known() && (i+1 == len(s.Serving) || !s.Serving[i+1].Ready.At.Known() || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before) {
 				f.Evidence = append(f.Evidence, y.Quote)
@@ -196,7 +199,14 @@ func neverReady(s *subject) (out []result.Finding) {
 		f.Sentence = fmt.Sprintf("%s is not ready; its log says: %s", s.Proxy.Name, told.Text)
 		f.Evidence, f.Remedy.Sentence = append(f.Evidence, told.Quotes...), why.Remedy(told.Text)
 	}
-	if f.Code == "proxy-not-ready" && (status.State.Running == nil || f.Confidence == result.Possible && s.Proxy.Restarts == 0) {
+	if a, waits := s.Awaits(about); waits && f.Code == "proxy-not-ready" {
+		a.Explain(&f)
+	}
+	if q, inVain := s.WaitedInVain(); inVain {
+		f.Sentence = strings.Replace(f.Sentence, " is not ready", " was not ready in time for its postStart hook, and so is ended", 1)
+		f.Evidence = append(f.Evidence, q)
+		s.Gone(&f)
+	} else if f.Code == "proxy-not-ready" && (status.State.Running == nil || f.Confidence == result.Possible && s.Proxy.Restarts == 0) {
 		return nil // the rules about its end say more; and one that began to run just now is starting
 	}
 	return []result.Finding{f}

@@ -64,6 +64,7 @@ func (s *subject) failedOpen(f *result.Finding, app *evidence.Container, y calls
 	}
 	s.wait(f, app, y, remedies.Stronger)
 	s.neverServed(f)
+	s.Gone(f)
 }
 
 // neverServed changes the remedy if no run of the proxy is known to have been ready: to wait longer helps only a proxy

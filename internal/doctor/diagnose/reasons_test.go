@@ -43,7 +43,7 @@ func TestCertificateOfTheControlPlane(t *testing.T) {
 		"not signed by a root of it": {spec: spec, status: status, files: log("invalid peer certificate: UnknownIssuer error.sources=[invalid peer certificate: UnknownIssuer]"), want: "found no-certificate", sure: result.Certain,
 			says: "linkerd-proxy is not ready: its control plane was reached, but a certificate between the two is not accepted: invalid peer certificate: UnknownIssuer"},
 		"its hook waited for that": {spec: spec, status: statusWith("", "web", notReady, "linkerd-proxy", hookFailed), files: log("invalid peer certificate: Expired error.sources=[x]"), want: "found no-certificate", sure: result.Certain, says: "invalid peer certificate: Expired"},
-		"a hook, and no log":       {spec: spec, status: statusWith("", "web", notReady, "linkerd-proxy", hookFailed), want: "found container-not-created", says: "linkerd-proxy is ended, since its postStart hook failed: command 'linkerd-await' exited with 69: not ready"},
+		"a hook, and no log":       {spec: spec, status: statusWith("", "web", notReady, "linkerd-proxy", hookFailed), want: "found proxy-not-ready", says: "linkerd-proxy was not ready in time for its postStart hook, and so is ended, and why is not known without its log"},
 		"not reached":              {spec: spec, status: status, files: log("Connection refused (os error 111)"), want: "found no-control-plane", sure: result.Certain, says: "it does not reach its control plane"},
 	})
 }

@@ -154,7 +154,9 @@ func (s *subject) nothing() string {
 	for _, c := range s.Containers {
 		restarts += max(c.Restarts, 0)
 	}
-	switch {
+	switch said, once := s.healedHook(); {
+	case once:
+		return said
 	case restarts > 0:
 		return fmt.Sprintf("nothing is wrong as far as the evidence shows, although its containers restarted %d times", restarts)
 	case len(s.Lacking) > 0:

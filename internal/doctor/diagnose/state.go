@@ -50,8 +50,8 @@ func containerState(s *subject) (out []result.Finding) {
 			case m.Code == "image-missing":
 				out = append(out, s.noImage(c, m))
 				continue
-			case w.Reason == ofHook && c == s.Proxy && len(neverReady(s)) > 0:
-				continue // its hook waits until it is ready
+			case w.Reason == facts.HookError && c == s.Proxy && s.waitedInVain():
+				continue // why it was not ready is for another rule
 			case known && m.Code != "":
 				f := s.stateOf(m, c.Name, w.Reason, message)
 				s.beside.NamesKey(&f, message)
@@ -105,9 +105,6 @@ func (s *subject) noImage(c *evidence.Container, m states.Meaning) result.Findin
 	return f
 }
 
-// ofHook is the reason of a container that waits since its postStart hook failed.
-const ofHook = "PostStartHookError"
-
 // stateOf returns the finding about a state that is known, of a container or of the pod.
 func (s *subject) stateOf(m states.Meaning, container, reason, message string) result.Finding {
 	f := result.Finding{
@@ -116,8 +113,8 @@ func (s *subject) stateOf(m states.Meaning, container, reason, message string) r
 		Disproof: "a later status of the pod without this reason",
 		Remedy:   finding.Remedy{Sentence: strings.ReplaceAll(m.Remedy, "{again}", remedies.Again(s.Object, s.Owners, s.Omitted)), Command: s.Kubectl("describe pod %s", s.Object.Name)},
 	}
-	said := s.Show([]byte(strings.TrimSpace(message)))
-	if reason == ofHook {
+	said := s.Show([]byte(strings.Join(strings.Fields(message), " ")))
+	if reason == facts.HookError {
 		said = s.HookSays(message)
 	}
 	f.Sentence = joined(f.Sentence, said)

@@ -47,6 +47,7 @@ var Listening = evidence.Pattern{
 var (
 	listensOn = regexp.MustCompile(`(?i)(?:listening|listen on|started|running|serving|bound|accepting)\b[^\n]{0,60}?(?:\bports?(?:\(s\))?["']?[ =:]*|[\s\w\])*.":]:)(\d{2,5})\b`)
 	listensAs = regexp.MustCompile(`(?i)\b(?:addr|address|port|bind)["']?[=:]["']?[\w.:\[\]]{0,40}?(\d{2,5})\b[^\n]{0,80}\b(?:listening|started|serving)`)
+	listensTo = regexp.MustCompile(`(?i)\blisten(?:ing|s)? on (\d{4,5})(?:$|[\s,.;)"'])`)
 	loopback  = regexp.MustCompile(`(?i)(?:127\.0\.0\.1|localhost|\[::1\]):\d`)
 	notServer = regexp.MustCompile(`(?i)debugger|dt_socket|jdwp|jmx|inspector|fail|error|cannot|could not|in use|\budp\b`)
 )
@@ -58,7 +59,7 @@ func PortsIn(line []byte) (ports []int, local bool) {
 	if notServer.MatchString(text) {
 		return nil, false
 	}
-	for _, form := range []*regexp.Regexp{listensOn, listensAs} {
+	for _, form := range []*regexp.Regexp{listensOn, listensAs, listensTo} {
 		for _, m := range form.FindAllStringSubmatch(text, 8) {
 			if n, err := strconv.Atoi(m[1]); err == nil && n > 0 && n < 1<<16 && !slices.Contains(ports, n) {
 				ports = append(ports, n)

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -24,7 +26,7 @@ type Relayed struct {
 	Says       string // what says so: its log or its settings
 	Loopback   bool   // it listens on the loopback address only
 	Refused    bool   // the proxy says that the port refused it
-	Own        bool   // the container's log has the answer: it is its own
+	Own        bool   // it is the container's own: its log has it, or says that it listens there
 	Quotes     []evidence.Quote
 }
 
@@ -50,11 +52,11 @@ func (c *Case) Relay(container, port, path, status string) (r Relayed, is bool) 
 	}
 	for _, t := range c.Tails {
 		if i := slices.IndexFunc(t.Lines, own); i >= 0 && t.Container == container {
-			r.Own, r.Quotes = true, []evidence.Quote{t.Lines[i]}
+			r.Own, r.Says, r.Quotes = true, "it says itself that it is not well", []evidence.Quote{t.Lines[i]}
 			return r, true
 		}
 	}
-	if r.listens(c, container); r.At != "" || r.Loopback {
+	if r.listens(c, container); r.At != "" || r.Loopback || r.Own {
 		return r, true
 	}
 	for _, v := range c.Serving {
@@ -67,6 +69,31 @@ func (c *Case) Relay(container, port, path, status string) (r Relayed, is bool) 
 	return r, true
 }
 
+// Explain adds to a finding about a probe of a container that got a status what is known of it.
+func (r Relayed) Explain(f *result.Finding, container, status string) {
+	port := cmp.Or(r.Port, "of the probe")
+	f.Evidence = append(f.Evidence, r.Quotes...)
+	f.Disproof = fmt.Sprintf("an answer of %s to the same request, made in its container past %s", container, r.By)
+	seen := fmt.Sprintf("it gets %s through %s", status, r.By)
+	switch {
+	case r.Own:
+		f.Sentence += fmt.Sprintf(": it answers %s for %s", status, r.Path)
+		f.Remedy.Sentence = fmt.Sprintf("see the log of %s for what it lacks: %s", container, r.Says)
+	case r.At != "":
+		f.Sentence += fmt.Sprintf(": %s, since it asks port %s; by %s, %s listens on %s", seen, port, r.Says, container, r.At)
+		f.Remedy.Sentence = fmt.Sprintf("let the probes of %s, its containerPort and the Service's targetPort name port %s, or let it listen on %s", container, r.At, port)
+	case r.Loopback:
+		f.Sentence += fmt.Sprintf(": %s; by its log, %s listens on the loopback address only", seen, container)
+		f.Remedy.Sentence = fmt.Sprintf("let %s listen on all addresses (0.0.0.0): the probe asks the pod's own address", container)
+	case r.Refused:
+		f.Sentence += fmt.Sprintf(": %s, by whose log nothing listened on port %s", seen, port)
+		f.Remedy.Sentence = fmt.Sprintf("see whether %s listens on port %s (its log, its arguments); if it only needs longer to start, give it a startup probe", container, port)
+	default:
+		f.Sentence += fmt.Sprintf(": %s, which answers so when %s does not take its connection; %s may have answered so itself", seen, container, container)
+		f.Remedy.Sentence = fmt.Sprintf("see whether %s listens where the probe asks (its log, its arguments), and make the probe's request in its container; if it answers %s itself, see its log for what it lacks", container, status)
+	}
+}
+
 // listens sets where the container listens, if not at the port that is asked: by its log or, without a line about it there,
 // by its settings.
 func (r *Relayed) listens(c *Case, container string) {
@@ -76,6 +103,8 @@ func (r *Relayed) listens(c *Case, container string) {
 		r.At, r.Says, r.Quotes = at, "its log", []evidence.Quote{quote}
 	case local && c.Proxy.Name != "linkerd-proxy": // which calls the loopback address
 		r.Loopback, r.Quotes = true, []evidence.Quote{quote}
+	case quote.Text != "" && r.Port != "" && at == "":
+		r.Own, r.Says, r.Quotes = true, fmt.Sprintf("by that it listens on port %s, so that most likely %s only hands its answer on", r.Port, r.By), []evidence.Quote{quote}
 	case quote.Text == "" && r.Port != "":
 		if set := facts.PortsSet(c.Spec(container)); len(set) > 0 && len(set) <= 2 && !slices.Contains(set, r.Port) {
 			r.At, r.Says = strings.Join(set, " and "), "its settings"

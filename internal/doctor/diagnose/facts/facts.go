@@ -187,7 +187,7 @@ func (p *Pod) Quote(at evidence.Time, format string, args ...any) evidence.Quote
 
 // QuoteEvent returns the message of an event.
 func (p *Pod) QuoteEvent(e evidence.Event, at evidence.Time, text string) evidence.Quote {
-	return evidence.Quote{Source: e.Source, At: at, Text: p.Show([]byte(text))}
+	return evidence.Quote{Source: e.Source, At: at, Text: p.Show([]byte(strings.ReplaceAll(text, "\n", " ")))}
 }
 
 // Show makes a text harmless for a terminal, and masks secrets unless they were asked for.

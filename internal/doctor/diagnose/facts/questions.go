@@ -9,29 +9,47 @@ import (
 
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
-	"outrider.dev/startup"
 )
 
 // hookParts separate the command in the message of a failed hook from what it said.
 var hookParts = regexp.MustCompile(`failed - error: (.*)$`)
 
+// notExecuted matches what the container runtime and shells say of the command of a hook that never ran.
+var notExecuted = regexp.MustCompile(`(?i)OCI runtime exec failed|executable file not found|no such file or directory|command not found|permission denied|exec format error|exited with 12[67]`)
+
+// NotExecuted reports whether the command of a hook never ran, by the message about its failure.
+func NotExecuted(message string) bool { return notExecuted.MatchString(message) }
+
+// HookError is the reason of a container that waits since its postStart hook failed.
+const HookError = "PostStartHookError"
+
+// WaitedInVain quotes what shows that the postStart hook of the proxy, which waits until it is ready, failed: the last event
+// of it, or else why the container waits. It returns false if there is neither, or the command of the hook never ran.
+func (s *Pod) WaitedInVain() (q evidence.Quote, is bool) {
+	if s.Proxy == nil || s.Deleted() {
+		return q, false
+	}
+	message := ""
+	if w := s.Proxy.Waiting; w != nil && w.Reason == HookError {
+		message, is = w.Message, true
+		q = s.Quote(evidence.Time{}, "%s waits: %s: %s", s.Proxy.Name, w.Reason, s.flat(message))
+	}
+	if e, failed := s.LastEvent(s.Proxy.Name, "FailedPostStartHook"); failed && (!is || len(e.Message) > len(message)) {
+		message, is = message+e.Message, true
+		q = s.QuoteEvent(e, e.Last, "FailedPostStartHook: "+e.Message)
+	}
+	return q, is && !notExecuted.MatchString(message)
+}
+
+// flat returns a text in one line.
+func (s *Pod) flat(text string) string {
+	return strings.Join(strings.Fields(s.Show([]byte(text))), " ")
+}
+
 // WellSince reports whether a container became ready after an event.
 func (s *Pod) WellSince(c *evidence.Container, e evidence.Event) bool {
 	status, last := s.Status(c.Name), c.Last()
 	return status != nil && status.Ready && last != nil && last.Started.Compare(e.Last) == evidence.After
-}
-
-// Holds reports whether other containers wait for a container by its postStart hook.
-func (s *Pod) Holds(c *evidence.Container) bool {
-	if c != s.Proxy {
-		return false
-	}
-	for _, e := range s.Order.Plan().Edges {
-		if e.From == c.Name && e.By == startup.Hold {
-			return true
-		}
-	}
-	return false
 }
 
 // LastEvent returns the last event with a reason about a container; false if there is none.
@@ -63,7 +81,8 @@ func (s *Pod) HookSays(message string) string {
 // EndedByHook reports whether the kubelet ended a run since a postStart hook failed.
 func (s *Pod) EndedByHook(container string, r evidence.Run) bool {
 	_, failed := s.LastEvent(container, "FailedPostStartHook")
-	return failed && r.Exit != nil && (*r.Exit == 0 || r.Signal != 0)
+	c := s.Container(container)
+	return (failed || c != nil && c.Waiting != nil && c.Waiting.Reason == HookError) && r.Exit != nil && (*r.Exit == 0 || r.Signal != 0)
 }
 
 // DeadlinePassed reports whether the deadline of the pod, or of its Job, has passed.
@@ -127,4 +146,13 @@ func (s *Pod) Disrupted() bool {
 		}
 	}
 	return false
+}
+
+// Cut reports whether probes reached a proxy that requires mutual TLS. Such a proxy accepts the probe's connection, and then
+// closes it.
+func Cut(probes []evidence.Quote) bool {
+	return slices.ContainsFunc(probes, func(q evidence.Quote) bool {
+		l := strings.ToLower(q.Text)
+		return strings.Contains(l, "reset by peer") || strings.Contains(l, ": eof")
+	})
 }

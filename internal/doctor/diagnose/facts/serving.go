@@ -41,6 +41,7 @@ const (
 	Stops          Topic = "stops"
 	Crash          Topic = "crash"
 	ProbeFailed    Topic = "probe-failed"    // the agent asked an application's probe in the kubelet's place
+	Waits          Topic = "waits"           // for something outside it, or that came
 	InboundRefused Topic = "inbound-refused" // a port of the pod refused the proxy
 )
 
@@ -62,6 +63,11 @@ var topics = []evidence.Pattern{
 	{Name: string(Stops), Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully", "starting shutdown", "quitquitquit", "terminate request", "shutdown request", "stopping dataplane"}},
 	{Name: string(Crash), Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
 	{Name: string(ProbeFailed), Any: []string{"request to probe app failed"}},
+	{Name: string(NoControlPlane), Any: []string{"config not received from", "failed to resolve control-plane component"}},
+	{Name: string(NoControlPlane), Any: []string{"fail-fast", "failfast"}, Only: func(line []byte) bool { return ofLinkerdControl.Match(line) }},
+	{Name: string(NoCertificate), Any: []string{"failed to retrieve the initial identity"}},
+	{Name: string(Rejected), Any: []string{"config received from"}, Only: func(line []byte) bool { return strings.Contains(string(line), "rejected") }},
+	{Name: string(Waits), Any: []string{"waiting on", "waiting for", "waiting until", "will block until", "not ready: ", "discovered on port"}, Only: func(line []byte) bool { return !idle.Match(line) }},
 	{Name: string(InboundRefused), Any: []string{"connection refused", "delayed_connect_error", "delayed connect error", "connect error: 111", " uf"}, Only: func(line []byte) bool { _, is := RefusedInbound(string(line)); return is }},
 }
 
@@ -103,6 +109,17 @@ func answerOf(line []byte) Topic {
 	}
 	return NoControlPlane
 }
+
+var (
+	// ofLinkerdControl matches lines of Linkerd's proxy about a part of its control plane.
+	ofLinkerdControl = regexp.MustCompile(`controller\b.*linkerd|linkerd-(?:identity|destination|policy|dst)`)
+	// idle matches lines of a program that waits for its work or for its own end, or for its Envoy, which says why itself.
+	idle = regexp.MustCompile(`(?i)waiting (?:on|for|until) (?:the )?(?:new |incoming |all |active |more |open |)(?:connections?|requests?|signals?|shutdown|termination|events?|drain|envoy|proxy|child|exit)`)
+	came = regexp.MustCompile(`(?i)discovered on port`)
+)
+
+// Came reports whether a line of [Waits] says that what a proxy waited for came.
+func Came(line string) bool { return came.MatchString(line) }
 
 // Said contains the lines of the proxy's logs about each topic.
 type Said map[Topic][]statement
@@ -381,8 +398,8 @@ func (p *Pod) Active(l Listening) (v Service) {
 // HookFailed reports whether the kubelet killed the proxy because the proxy's postStart hook failed. The kubelet then
 // starts the applications that the hook held.
 func (p *Pod) HookFailed() bool {
-	w := p.Proxy.Waiting
-	return !p.Deleted() && (w != nil && w.Reason == "PostStartHookError" || len(p.QuoteEvents(p.Proxy.Name, "FailedPostStartHook")) > 0)
+	waits := p.Proxy.Waiting != nil && p.Proxy.Waiting.Reason == HookError
+	return !p.Deleted() && (waits || len(p.QuoteEvents(p.Proxy.Name, "FailedPostStartHook")) > 0)
 }
 
 // Replaced reports whether the kubelet ended a run of the proxy because the image in the pod's spec was changed, as
