@@ -166,11 +166,6 @@ func means(word, name string) bool {
 	return is && name != "" && (rest == "" || generated.MatchString(rest))
 }
 
-// names reports whether a text has a name as a word.
-func names(text, name string) bool {
-	return slices.ContainsFunc(words(text), func(w string) bool { return means(w, name) })
-}
-
 // mentions reports whether a line has a host, by one of its names, and a port; 0: any.
 func mentions(in []string, hosts []string, port uint16) bool {
 	number := portOf(port)
