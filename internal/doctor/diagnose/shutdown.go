@@ -72,7 +72,7 @@ func (s *subject) leftItsProxy(app *evidence.Container) (result.Finding, bool) {
 	return f, len(f.Evidence) > 1
 }
 
-// A stopped is what is known of the order of a failed call and of the end of the proxy, or of another helper.
+// A stopped has the order of a failed call and of the end of the proxy, as far as it is known.
 type stopped struct {
 	after doctor.Answer // the call came after that end
 	since doctor.Answer // it came after the kubelet had told all containers to end

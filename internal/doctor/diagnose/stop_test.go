@@ -331,7 +331,7 @@ var tidyStops = []stopCase{
 	},
 }
 
-// Who left first is decided from all that the evidence has of a stop.
+// All that the evidence has of a stop decides who left first.
 func TestStops(t *testing.T) {
 	right, of := 0, 0
 	for _, c := range slices.Concat(stopCases, tidyStops) {

@@ -172,7 +172,7 @@ type Note struct {
 // An AboutWhat says what a note is about.
 type AboutWhat string
 
-// What notes are about.
+// The subjects of notes.
 const (
 	OfClock AboutWhat = "clock" // the difference of two clocks
 	OfRuns  AboutWhat = "runs"  // runs of which nothing is known
