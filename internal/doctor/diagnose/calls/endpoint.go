@@ -16,9 +16,9 @@ import (
 // host, v6, addr, port, scheme. The first notation that matches a part of a line counts for that part.
 var notations = compile(
 	`(?i)(?:https?://)?(?P<host>[0-9a-z._-]+):(?P<port>\d{1,5}) \[[0-9a-z._-]*/(?P<addr>[0-9a-f.:]+)\]`, // Apache's HttpClient
+	`(?i)(?:(?P<net>sock)(?:et|path)?[ :=]+)?['"](?P<host>/[^\s'"(),]+(?:\.sock|\.s\.[A-Z]+\.\d+))['"]`,
 	`(?i)\b(?P<net>unix)(?:://|:/| )(?P<host>/?[^\s'"(),:]+)`,
 	`(?i)(?P<net>sock)(?:et|path)?[ :=]+['"]?(?P<host>/[^\s'"(),:]+)`,
-	`['"](?P<host>/[^\s'"(),]+(?:\.sock|\.s\.[A-Z]+\.\d+))['"]`,
 	`(?i)\b(?:(?P<net>tcp|udp)[46]? )?[0-9a-f.:\[\]]+:\d+->(?:\[(?P<v6>[0-9a-f:.%]+)\]|(?P<host>[0-9.]+)):(?P<port>\d{1,5})`, // Go: from -> to
 	`(?i)\b(?P<net>tcp|udp)[46]? (?:lookup )?(?:\[(?P<v6>[0-9a-f:.%]+)\]|(?P<host>[0-9a-z._-]+)):(?P<port>\d{1,5})\b`,
 	`(?i)\b(?:jdbc:)?(?P<scheme>[a-z][a-z0-9+.-]{1,20})://(?:[^\s/@'"]*@)?(?:\[(?P<v6>[0-9a-f:.%]+)\]|(?P<host>[0-9a-z._*-]+))(?::(?P<port>\d{1,5}))?`,
@@ -26,8 +26,10 @@ var notations = compile(
 	`(?i)\bipv[46][:#](?:\[(?P<v6>[0-9a-f:.%]+)\]|(?P<host>[0-9a-f.:]*[0-9a-f.:])):(?P<port>\d{1,5})\b`,
 	`\(['"](?P<host>[0-9a-zA-Z.:_-]+)['"], *(?P<port>\d{1,5})[,)]`,
 	`(?i)\bhost[= :]+['"]?(?P<host>[0-9a-z.:_-]+)['"]?(?: *\((?P<addr>[0-9a-f.:]+)\))?(?:,? (?:and |accepting |TCP/IP |connections |on )*| *, *)port[= :]*(?P<port>\d{1,5})`,
-	`(?i)\bhost=(?P<host>[0-9a-z._-]+)\)\(port=(?P<port>\d{1,5})\)`,               // MariaDB
-	`(?i)\bDomain\("(?P<host>[0-9a-z._-]+)"\)\), port: Some\((?P<port>\d{1,5})\)`, // Rust's url
+	`(?i)\b(?:host|server|data source)=(?:tcp:)?(?P<host>[0-9a-z._-]+)[; ](?:[a-z_ ]{1,20}=[^;'"\s]{0,40}[; ]){0,4}?port=(?P<port>\d{1,5})\b`, // PDO, libpq, ADO.NET: settings one after the other
+	`(?i)\b(?:server|data source)=(?:tcp:)?(?P<host>[0-9a-z._-]+),(?P<port>\d{1,5})\b`,                                                        // SQL Server
+	`(?i)\bhost=(?P<host>[0-9a-z._-]+)\)\(port=(?P<port>\d{1,5})\)`,                                                                           // MariaDB
+	`(?i)\bDomain\("(?P<host>[0-9a-z._-]+)"\)\), port: Some\((?P<port>\d{1,5})\)`,                                                             // Rust's url
 	`(?i)\bhost *= "(?P<host>[0-9a-z._-]+)",? +port *= (?P<port>\d{1,5})`,
 	`(?i)\bhost, port: (?P<host>[0-9a-z._-]+), (?P<port>\d{1,5})`,                                                                                            // JavaMail
 	`(?i)address: '(?P<host>[0-9a-f.:]+)', (?:remote)?port: (?P<port>\d{1,5})`,                                                                               // Node

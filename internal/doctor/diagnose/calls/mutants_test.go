@@ -9,6 +9,8 @@ import (
 // The tests notice each mutant of the code that reads destinations, and of the code that tells calls from records of calls.
 func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestEndpoints|TestStored|TestWordings", map[string]mutants.Mutant{
+		"an event of another is a call":            {File: "stored.go", From: `isObject(lower)`, In: "|| isObject(lower)", To: `false`, Tests: "TestObjectsOfOthers"},
+		"each reason is an event's":                {File: "stored.go", From: `ofEvent.MatchString(lower) && reasonOf.MatchString(lower)`, To: `reasonOf.MatchString(lower)`, Tests: "TestObjectsOfOthers"},
 		"a part of an endpoint is another one":     {File: "endpoint.go", From: `e.from < o.to && o.from < e.to`, To: `false`},
 		"a line of source code is an endpoint":     {File: "endpoint.go", From: `!e.isSource(line)`, To: `true`},
 		"a file is a host":                         {File: "endpoint.go", From: `slices.Contains(sources, ending) && ending != e.Host`, To: `false`},

@@ -24,7 +24,7 @@ const (
 // record.
 func isStored(line evidence.Line) bool {
 	lower := strings.ToLower(string(line.Text))
-	if earlier.MatchString(lower) {
+	if earlier.MatchString(lower) || isObject(lower) {
 		return true
 	}
 	level := why.LevelOf(string(line.Text))
@@ -37,6 +37,18 @@ func isStored(line evidence.Line) bool {
 	}
 	return (limit == old || level == why.NoLevel) && isDated(line, limit)
 }
+
+// isObject reports whether a line has an object of Kubernetes or a part of one, as exporters of events and controllers
+// write them: what such an event or status says befell another program.
+func isObject(lower string) bool {
+	return ofEvent.MatchString(lower) && reasonOf.MatchString(lower) || statusOf.MatchString(lower)
+}
+
+var (
+	ofEvent  = regexp.MustCompile(`\\?"?\b(?:involvedobject|regarding|event_?object|reportingcomponent|reporting_component|event\.involvedobject[a-z.]*)\\?"?\s*[:=]|\bkind=?:? ?\\?"?event\b|\bobjectreference\{`)
+	reasonOf = regexp.MustCompile(`\breason\\?"?\s*[:=]`)
+	statusOf = regexp.MustCompile(`\\?"(?:laststate|containerstatuses|lastterminationstate)\\?"\s*:`)
+)
 
 // placed returns a line with a time, if it has none itself: a time within its run, beside which the dates in it are of
 // another day or not.
