@@ -16,6 +16,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/follow"
 	"outrider.dev/internal/doctor/diagnose/groups"
 	"outrider.dev/internal/doctor/diagnose/page"
+	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
@@ -80,7 +81,7 @@ Exit status: 0 if nothing is wrong, 1 if a cause was found or is undecided, 2 if
 	fs.BoolVar(&o.page.Fleet, "all", false, "print the causes, then one line per pod, the slowest to get ready first")
 	fs.BoolVar(&o.watch, "watch", false, "follow a roll-out: print a line for each change; with -o json an object for each")
 	fs.BoolVar(&o.secrets, "show-secrets", false, "do not mask what looks like a secret")
-	fs.DurationVar(&o.slow, "slow", diagnose.SlowStart, "a start that takes longer than this is a finding")
+	fs.DurationVar(&o.slow, "slow", phases.SlowStart, "a start that takes longer than this is a finding")
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json", "log", "tar", "gz", "tgz")
 	cli.Choice(cmd, &o.page.Format, "output", "o", "how to print", page.Formats...)
 	return cmd

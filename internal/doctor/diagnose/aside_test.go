@@ -62,7 +62,7 @@ func TestAsides(t *testing.T) {
 			pod:   smallPod{status: `phase: Running, conditions: [{type: DisruptionTarget, status: "True", reason: EvictionByEvictionAPI, message: "Eviction API: evicting", lastTransitionTime: "2026-03-02T10:05:30Z"}]`, meta: gone, spec: "", appIs: runs, sideIs: unwell, files: map[string]string{"events.yaml": answers503}},
 			first: "evicted", never: []string{"probe-fails"},
 		},
-		// What was over when the next step began.
+		// A step that was over when the next one began.
 		"the pod has got a node, and its image is missing": {pod: smallPod{spec: node, status: pending, appIs: noImage, sideIs: creating, files: map[string]string{"events.yaml": anEvent("FailedScheduling", "", "10:00:01", "0/3 nodes are available: 3 Insufficient cpu.")}}, first: "image-missing", never: []string{"not-scheduled", "no node can run"}},
 		"the pod has got a node, and its volume is missing": {
 			pod:   smallPod{spec: node, status: pending, appIs: creating, sideIs: creating, files: map[string]string{"events.yaml": anEvent("FailedScheduling", "", "10:00:01", "0/3 nodes are available: 3 Insufficient cpu.") + anEvent("FailedMount", "", "10:05:01", "MountVolume.SetUp failed for volume \"c\" : configmap \"c\" not found")}},

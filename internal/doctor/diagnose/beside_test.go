@@ -71,7 +71,7 @@ status:
 	}
 }
 
-// What the files beside a pod say about the destination of its call is the cause; what they say of others is none.
+// The files beside a pod have the cause of a failed call in what they say about its destination, and about no other.
 func TestFilesBeside(t *testing.T) {
 	const (
 		refused  = "connect to orders.shop.svc:80: connection refused"
@@ -223,7 +223,7 @@ status:
 	}
 }
 
-// What another program says of the pod, or of what it waits for, is told of a pod of which nothing else is known.
+// Another program's word about the pod, or about the gate for which it waits, is told of a pod of which nothing else is known.
 func TestSaidOfThePod(t *testing.T) {
 	const pod = `apiVersion: v1
 kind: Pod

@@ -17,14 +17,13 @@
 // Where to read:
 //
 //	rules.go        the rules in their order
-//	notstarted.go   causes before a container runs; package nopod: what there is no object of a pod for
+//	notstarted.go   causes before a container runs; package nopod: what there is no object of a pod for; package node: a
+//	                node that does not answer; package phases: a start that took long
 //	race.go, order.go, shutdown.go, proxy.go   causes at the proxy
 //	early.go, ambient.go   other failures before the proxy, or ztunnel of the node, is ready
 //	destination.go  causes at the destination of a call
 //	ends.go         causes in a container itself; port.go: its ports and sockets; probe.go: what its probes got; hook.go: its hooks
-//	nodelost.go     a node that does not answer
 //	package beside  what is false, or of no use, beside another finding
-//	slow.go         a start that took long; package phases: its phases
 //	remedy.go       remedies; package remedies: what a mesh has for it, and in which object it is set; package replay: what the kubelet
 //	                would have done with the remedy
 //	siblingremedy.go   remedies for calls to the own pod

@@ -47,7 +47,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"the proxy's own word is not heard":             {File: "facts/serving.go", From: `v.Ready.At.Known() && at.Compare(v.Ready.At) == evidence.After && v.Stays(at)`, To: `false`},
 		"a gate's own lines are calls":                  {File: "calls/calls.go", From: `bytes.Contains(h.Line.Text, []byte(contract.GateSays))`, To: `false`},
 		"a proxy that was told to stop stays":           {File: "shutdown.go", From: `last.Stops.At.Known()`, In: "case last.Stops.At.Known():", To: `false`},
-		"a restart does not hide the first start":       {File: "slow.go", From: `start.AtMost`, To: `false`},
+		"a restart does not hide the first start":       {File: "phases/slow.go", From: `start.AtMost`, To: `false`},
 		"a likely zone of the proxy is certain":         {File: "race.go", From: `assumed = s.ProxyZone`, To: ``},
 		"long after the proxy's start it is sure":       {File: "race.go", From: `c.late`, To: `false`},
 		"a proxy that was replaced died":                {File: "proxy.go", From: `s.Replaced(v.Run)`, To: `false`},

@@ -13,6 +13,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/history"
+	"outrider.dev/internal/doctor/diagnose/node"
 	"outrider.dev/internal/doctor/diagnose/nopod"
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/diagnose/result"
@@ -23,7 +24,7 @@ import (
 // Options of a diagnosis.
 type Options struct {
 	ShowSecrets bool          // do not mask text that looks like a secret
-	Slow        time.Duration // a start that takes longer is a finding; 0: [SlowStart]
+	Slow        time.Duration // a start that takes longer is a finding; 0: [phases.SlowStart]
 }
 
 // A rule looks for one cause.
@@ -35,6 +36,8 @@ var rules = []rule{
 	nodeLost, podEnded, finalizerHolds, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, ambientRace, orderBroken, initWithoutNetwork, shutdownRace, siblingStopped,
 	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, dependencyDown, nameNotResolved, probeFails, ownCrash,
 }
+
+func nodeLost(s *subject) []result.Finding { return node.Lost(s.Pod) }
 
 // Diagnose returns the diagnosis of a pod from its evidence. It fails only if ctx ends.
 func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, error) {
@@ -66,7 +69,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	}
 	r.Start, r.Tracks = phases.Of(s.Pod), history.Tracks(c.Pod, c.Calls)
 	if len(r.Findings) == 0 { // any other finding explains a slow start too
-		r.Findings = slowStart(s, r.Start)
+		r.Findings = phases.Slow(s.Pod, r.Start, o.Slow)
 	}
 	s.conclude(&r)
 	if q, matters := s.NodeThen(); matters && len(r.Findings) > 0 && beside.Node(r.Findings[0]) {

@@ -24,7 +24,7 @@ func podEnded(s *subject) (out []result.Finding) {
 	for _, c := range status.Conditions {
 		if m, known := states.Find(states.Disruption, c.Reason, c.Message); c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && known {
 			f := s.stateOf(m, "", c.Reason, c.Message)
-			f.Evidence = append(f.Evidence, s.toBeGone()...)
+			f.Evidence = append(f.Evidence, s.ToBeGone()...)
 			return []result.Finding{f}
 		}
 	}
@@ -197,7 +197,7 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 	f.Sentence = since + ", and the evidence does not say why"
 	f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s", first.What)}
 	f.Disproof = "a line of its log, or an event, that says what it waits for"
-	f.Remedy = finding.Remedy{Command: s.Kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.Container, s.anyContainer()))}
+	f.Remedy = finding.Remedy{Command: s.Kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.Container, s.AnyContainer()))}
 	if first.Gate != "" {
 		m, _ := states.Find(states.Gates, first.Gate, first.Says)
 		f.Disproof, f.Remedy = "a later status of the pod in which the condition is true", finding.Remedy{Sentence: m.Remedy, Command: s.Kubectl("get pod %s -o yaml", s.Object.Name)}

@@ -19,11 +19,3 @@ type subject struct {
 	options Options
 	beside  *witness.Record
 }
-
-// anyContainer returns a container whose log may be looked at first.
-func (s *subject) anyContainer() string {
-	for _, c := range s.Object.Spec.Containers {
-		return c.Name
-	}
-	return "CONTAINER"
-}

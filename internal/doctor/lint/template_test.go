@@ -8,7 +8,7 @@ import (
 )
 
 // Files that are no manifests yet, or describe what a test expects, do not get findings about the words that a program
-// replaces or evaluates. A word that nobody replaces does.
+// replaces or evaluates. A word that stays does.
 func TestTemplatesAndAssertions(t *testing.T) {
 	pod := func(name, more string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  " + more + "\n  containers:\n  - {name: " + name + ", image: i, command: [/app]}\n"

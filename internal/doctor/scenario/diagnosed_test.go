@@ -96,7 +96,7 @@ func (c *comparison) times(in *incident, tracks []result.Track) error {
 			}
 			r := truth[span.Number]
 			for _, both := range [][2]time.Time{{span.Started.At, in.at(r.from)}, {span.Finished.At, in.at(r.to)}} {
-				if d := both[1].Sub(both[0]); !both[0].IsZero() && (d < 0 || d >= time.Second) {
+				if !both[0].IsZero() && !both[0].Equal(both[1].Truncate(time.Second)) {
 					return fmt.Errorf("run %d of %s: %s, and it was %s", span.Number, track.Container, both[0], both[1])
 				}
 			}

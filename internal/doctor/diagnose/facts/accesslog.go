@@ -51,7 +51,7 @@ func AttemptOf(line string) (a Attempt, ok bool) {
 	return a, true
 }
 
-// refusedInbound match what proxies say of a port of their own pod that refused them: Linkerd's of now and of before 2.10,
+// refusedInbound match what proxies say of a port of their own pod that refused them: Linkerd's, also in versions before 2.10,
 // and Envoy's access log in the formats of Istio, Kuma and Consul, which name the cluster or the local address.
 var refusedInbound = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\binbound\S*?:server\{port=(\d{1,5})\}.*connection refused`),

@@ -95,7 +95,7 @@ func (p *Pod) Condition(kind corev1.PodConditionType, c evidence.Clock) evidence
 	return evidence.Time{}
 }
 
-// Deleted reports whether the pod is being deleted: by its object or, if that is of before, by its events.
+// Deleted reports whether the pod is being deleted: by its object or, if that is older, by its events.
 func (p *Pod) Deleted() bool {
 	_, ends := p.EndOfAll()
 	return ends || p.Object.DeletionTimestamp != nil
@@ -122,6 +122,14 @@ func (p *Pod) EndOfAll() (first evidence.Quote, ends bool) {
 		}
 	}
 	return first, ends
+}
+
+// ToBeGone quotes the end of the grace period of a pod that is being deleted.
+func (p *Pod) ToBeGone() []evidence.Quote {
+	if p.Object.DeletionTimestamp == nil {
+		return nil
+	}
+	return []evidence.Quote{p.Quote(evidence.Second(p.Object.DeletionTimestamp.Time, evidence.APIClock), "the pod is to be gone by then")}
 }
 
 // AwaitsProxy returns the edge by which a container waits for the proxy, and false if the pod has no such edge.

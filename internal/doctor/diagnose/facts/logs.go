@@ -38,3 +38,11 @@ func Ended(c *evidence.Container) int {
 	}
 	return c.Restarts
 }
+
+// AnyContainer returns a container whose log may be looked at first.
+func (p *Pod) AnyContainer() string {
+	for _, c := range p.Object.Spec.Containers {
+		return c.Name
+	}
+	return "CONTAINER"
+}

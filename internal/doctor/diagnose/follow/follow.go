@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
@@ -33,7 +34,7 @@ type Options struct {
 	Selector string
 
 	ShowSecrets bool
-	Slow        time.Duration // time after which a pod that is not ready is diagnosed; default [diagnose.SlowStart]
+	Slow        time.Duration // time after which a pod that is not ready is diagnosed; default [phases.SlowStart]
 	Parallel    int           // concurrent diagnoses; default 4
 	Attempts    int           // attempts to read a pod; default 4
 	Waits       func(string)  // is called with a text that names what Follow waits for; may be nil
@@ -42,7 +43,7 @@ type Options struct {
 }
 
 func (o Options) defaults(c gather.Cluster) Options {
-	o.Slow = cmp.Or(o.Slow, diagnose.SlowStart)
+	o.Slow = cmp.Or(o.Slow, phases.SlowStart)
 	o.Parallel = cmp.Or(o.Parallel, 4)
 	o.Attempts = cmp.Or(o.Attempts, 4)
 	if o.Waits == nil {

@@ -19,23 +19,24 @@ var (
 	ofCall = regexp.MustCompile(`\b(?:out|in)bound\|`)
 )
 
-// readControl finds the names of the programs of the control plane in the logs of the proxy: the hosts of the cluster that it
+// controlOf returns the names of the programs of the control plane in the logs of the proxy: the hosts of the cluster that it
 // names, but for those that the applications call.
-func (r *Record) readControl(ctx context.Context, proxy *evidence.Container) {
+func controlOf(ctx context.Context, proxy *evidence.Container) (names []string) {
 	pattern := evidence.Pattern{Name: "control", Any: []string{".svc"}, Only: func(line []byte) bool { return ofCluster.Match(line) && !ofCall.Match(line) }}
 	for _, l := range proxy.Logs {
 		found, _, err := l.Scan(ctx, []evidence.Pattern{pattern})
 		if err != nil {
-			return
+			return names
 		}
 		for _, h := range found {
 			for _, m := range ofCluster.FindAllStringSubmatch(string(h.Line.Text), 8) {
-				if name := strings.TrimSuffix(m[1], "-headless"); !slices.Contains(r.control, name) && len(r.control) < mostAsked {
-					r.control = append(r.control, name)
+				if name := strings.TrimSuffix(m[1], "-headless"); !slices.Contains(names, name) && len(names) < mostAsked {
+					names = append(names, name)
 				}
 			}
 		}
 	}
+	return names
 }
 
 // Control adds to the finding about a proxy that does not get ready why a program of its control plane does not run. It

@@ -28,7 +28,7 @@ type selector struct {
 // namespaceName is the label that each namespace has, with its name.
 const namespaceName = "kubernetes.io/metadata.name"
 
-// An egress is what a policy allows.
+// An egress lists destinations that a policy allows.
 type egress struct {
 	To []struct {
 		IPBlock *struct {
@@ -50,12 +50,12 @@ func (r *Record) addPolicy(o *object, from evidence.Source) {
 		PolicyTypes []string `json:"policyTypes"`
 		Egress      []egress `json:"egress"`
 	}
-	if json.Unmarshal(o.Spec, &spec) != nil || len(r.policies) == mostValues {
+	if json.Unmarshal(o.Spec, &spec) != nil {
 		return
 	}
 	limits := slices.Contains(spec.PolicyTypes, "Egress") || len(spec.PolicyTypes) == 0 && len(spec.Egress) > 0
 	if limits && (o.Metadata.Namespace == "" || o.Metadata.Namespace == r.pod.Object.Namespace) {
-		r.policies = append(r.policies, policy{o.Metadata.Name, spec.PodSelector.MatchLabels, len(spec.PodSelector.MatchExpressions) > 0, spec.Egress, from})
+		r.keepPolicy(policy{o.Metadata.Name, spec.PodSelector.MatchLabels, len(spec.PodSelector.MatchExpressions) > 0, spec.Egress, from})
 	}
 }
 
@@ -100,7 +100,7 @@ func (r *Record) forbids(to doctor.Destination) (found policy, is bool) {
 	return found, is
 }
 
-// A callee is what is known of the far end of a call.
+// A callee has all that is known of the far end of a call.
 type callee struct {
 	addresses []netip.Addr
 	namespace string // empty: not known

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// A service is what is known of a Service: from its object, its endpoints, or what kubectl printed of them.
+// A service has all that the evidence tells of a Service: its object, its endpoints, or what kubectl printed of them.
 type service struct {
 	namespace, name string
 	ips             []string
@@ -40,11 +40,10 @@ func (r *Record) service(namespace, name string) *service {
 			return s
 		}
 	}
-	if len(r.services) == mostValues || name == "" {
+	if name == "" {
 		return nil
 	}
-	r.services = append(r.services, &service{namespace: namespace, name: name, ports: map[uint16]string{}})
-	return r.services[len(r.services)-1]
+	return r.keepService(&service{namespace: namespace, name: name, ports: map[uint16]string{}})
 }
 
 // serviceOf returns the Service that a call went to, by its name or an address; nil: the evidence has none.

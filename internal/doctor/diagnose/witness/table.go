@@ -2,6 +2,7 @@ package witness
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -65,12 +66,12 @@ func (r *Record) readTables(t text) {
 	r.addDescribed(&t, at, d)
 }
 
-// cell returns the first column of a row whose name begins with one of some texts.
+// cell returns the first column of a row, by the names of columns, whose name begins with one of some texts.
 func cell(row map[string]string, begins ...string) string {
 	for _, b := range begins {
-		for key, v := range row {
-			if strings.HasPrefix(key, b) && v != "" {
-				return v
+		for _, key := range slices.Sorted(maps.Keys(row)) {
+			if strings.HasPrefix(key, b) && row[key] != "" {
+				return row[key]
 			}
 		}
 	}
@@ -89,11 +90,11 @@ type row struct {
 func (r *Record) addPodRow(t *text, line int, cells map[string]string) {
 	name := strings.TrimPrefix(cells["NAME"], "pod/")
 	ready, of, has := strings.Cut(cells["READY"], "/")
-	if !has || name == r.pod.Object.Name || len(r.rows) == mostValues || cells["STATUS"] == "" {
+	if !has || name == r.pod.Object.Name || cells["STATUS"] == "" {
 		return
 	}
 	namespace := cmp.Or(cells["NAMESPACE"], t.about(line).namespace)
-	r.rows = append(r.rows, row{namespace, name, cells["STATUS"], ready == of || cells["STATUS"] == "Completed", labelsOf(cells["LABELS"]), t.quote(line, r.secrets)})
+	r.keepRow(row{namespace, name, cells["STATUS"], ready == of || cells["STATUS"] == "Completed", labelsOf(cells["LABELS"]), t.quote(line, r.secrets)})
 }
 
 // labelsOf reads the labels in a cell; nil: it has none.

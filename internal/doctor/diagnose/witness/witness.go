@@ -68,6 +68,28 @@ type command struct {
 	namespace string
 }
 
+// Each kind of value is bounded: what comes after mostValues of them says nothing.
+
+func (r *Record) keepPolicy(p policy) {
+	if len(r.policies) < mostValues {
+		r.policies = append(r.policies, p)
+	}
+}
+
+func (r *Record) keepRow(p row) {
+	if len(r.rows) < mostValues {
+		r.rows = append(r.rows, p)
+	}
+}
+
+func (r *Record) keepService(s *service) *service {
+	if len(r.services) == mostValues {
+		return nil
+	}
+	r.services = append(r.services, s)
+	return s
+}
+
 // Read reads the files beside a pod, which are asked about the destinations of its failed calls. It fails only if ctx
 // ends: a file that cannot be read says nothing. proxy is the pod's, whose log names its control plane; nil: it has none.
 func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, failed calls.Calls, secrets bool) (*Record, error) {
@@ -107,7 +129,7 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, faile
 		}
 	}
 	if proxy != nil && len(p.Beside) > 0 {
-		r.readControl(ctx, proxy)
+		r.control = controlOf(ctx, proxy)
 	}
 	return r, ctx.Err()
 }

@@ -1,4 +1,4 @@
-package diagnose
+package phases
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// SlowStart is the default of [Options.Slow] for pods that got ready: a start that took longer is slow. A pod that is
-// not ready may take ten minutes.
+// SlowStart is the time from which the start of a pod that got ready is slow, unless a caller has another limit. A pod that
+// is not ready may take ten minutes.
 const SlowStart = 30 * time.Second
 
 // faster maps each phase to advice on how to shorten it.
@@ -29,14 +29,14 @@ var faster = map[result.PhaseName]string{
 	result.AppPhase:      "the application's own log tells what it did; a startup probe gives it that time",
 }
 
-// slowStart finds a start that took long although nothing failed, and names its longest phase. It skips pods whose
-// containers restarted, because it is not known when these were ready for the first time.
-func slowStart(s *subject, start *result.Start) []result.Finding {
+// Slow finds a start that took longer than a limit (0: the default), although nothing failed, and names its longest phase.
+// It skips pods whose containers restarted, because it is not known when these were ready for the first time.
+func Slow(s *facts.Pod, start *result.Start, most time.Duration) []result.Finding {
 	least, limit := start.Took.Time-start.Took.Error, SlowStart
 	if start.State == result.StartNotReady {
 		limit = facts.Young
 	}
-	if start.AtMost || least <= cmp.Or(s.options.Slow, limit) {
+	if start.AtMost || least <= cmp.Or(most, limit) {
 		return nil
 	}
 	f := result.Finding{
@@ -46,13 +46,13 @@ func slowStart(s *subject, start *result.Start) []result.Finding {
 	}
 	if start.State == result.StartNotReady {
 		f.Sentence = fmt.Sprintf("the pod is not ready %s after it was created", facts.Duration(start.Took.Time))
-		if c := s.awaited(); c != nil {
+		if c := awaited(s); c != nil {
 			f.Container = c.Name
 			started := c.Last().Started // s.Taken is known, because start.Took was computed from it
 			f.Sentence += fmt.Sprintf(": %s has run for %s of them", c.Name, facts.Duration(s.Taken.At.Sub(started.At)))
 			f.Evidence = append(f.Evidence, s.Quote(started, "%s started, and runs", c.Name))
 		}
-		f.Remedy = finding.Remedy{Sentence: "its log shows what it does", Command: s.Kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.anyContainer()))}
+		f.Remedy = finding.Remedy{Sentence: "its log shows what it does", Command: s.Kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.AnyContainer()))}
 		return []result.Finding{f}
 	}
 	f.Sentence = fmt.Sprintf("the pod took %s to get ready", facts.Duration(start.Took.Time))
@@ -85,7 +85,7 @@ func slowStart(s *subject, start *result.Start) []result.Finding {
 
 // awaited returns the container that keeps a pod from being ready: the running init container, or else the first
 // application that runs and is not ready. It returns nil if there is none.
-func (s *subject) awaited() *evidence.Container {
+func awaited(s *facts.Pod) *evidence.Container {
 	for _, list := range [][]*evidence.Container{s.Inits, s.Apps} {
 		at := slices.IndexFunc(list, func(c *evidence.Container) bool {
 			status, r := s.Status(c.Name), c.Last()

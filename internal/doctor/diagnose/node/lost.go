@@ -1,4 +1,5 @@
-package diagnose
+// Package node finds pods whose node does not answer.
+package node
 
 import (
 	"fmt"
@@ -7,18 +8,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// nodeLost finds pods whose node stopped to answer, by the events of the controllers that watch nodes.
-func nodeLost(s *subject) []result.Finding {
+// Lost finds a pod whose node stopped to answer, by the events of the controllers that watch nodes.
+func Lost(s *facts.Pod) []result.Finding {
 	lost, notReady := s.LastEvent("", "NodeNotReady")
 	taint, marked := s.LastEvent("", "TaintManagerEviction")
 	if strings.HasPrefix(taint.Message, "Cancel") {
 		marked = false
 	}
-	if !notReady && (!marked || s.Disrupted()) || notReady && s.answersAgain(lost) {
+	if !notReady && (!marked || s.Disrupted()) || notReady && answersAgain(s, lost) {
 		return nil
 	}
 	node := s.Object.Spec.NodeName
@@ -28,7 +30,7 @@ func nodeLost(s *subject) []result.Finding {
 		Disproof: "a report of the node's kubelet after that time",
 		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see node %s, and bring it back", node), Command: "kubectl describe node " + node},
 	}
-	f.Evidence = append(f.Evidence, s.toBeGone()...)
+	f.Evidence = append(f.Evidence, s.ToBeGone()...)
 	switch {
 	case !notReady:
 		f.Code = "evicted"
@@ -41,16 +43,8 @@ func nodeLost(s *subject) []result.Finding {
 	return []result.Finding{f}
 }
 
-// toBeGone quotes the end of the grace period of a pod that is being deleted.
-func (s *subject) toBeGone() []evidence.Quote {
-	if s.Object.DeletionTimestamp == nil {
-		return nil
-	}
-	return []evidence.Quote{s.Quote(evidence.Second(s.Object.DeletionTimestamp.Time, evidence.APIClock), "the pod is to be gone by then")}
-}
-
 // answersAgain reports whether the node's kubelet reported something of the pod after an event, or the pod became ready.
-func (s *subject) answersAgain(lost evidence.Event) bool {
+func answersAgain(s *facts.Pod, lost evidence.Event) bool {
 	if ready := s.Condition(corev1.PodReady, evidence.APIClock); ready.Known() {
 		return true
 	}
