@@ -351,22 +351,27 @@ var harmless = []string{"log_output_level", "log-level", "log-format", "run-vali
 func fromArguments(words []string, set func(name, value string) error) (vague string) {
 	first := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") })
 	for i := max(first, 0); i < len(words); i++ {
-		name, value, has := strings.Cut(strings.TrimLeft(words[i], "-"), "=")
+		name, value, has := strings.Cut(strings.TrimLeft(strings.TrimSpace(words[i]), "-"), "=")
 		if !strings.HasPrefix(words[i], "-") {
 			continue
 		}
+		flag, bare := strings.TrimSpace(words[i]), false
 		if !has && i+1 < len(words) && (!strings.HasPrefix(words[i+1], "-") || words[i+1] == "-") {
 			i++
 			value, has = words[i], true
 		}
 		if !has {
-			value = "true"
+			value, bare = "true", true
 		}
 		if slices.Contains(harmless, name) {
 			continue
 		}
-		if err := set(name, value); err != nil {
-			vague = fmt.Sprintf("%s %s", words[min(i, len(words)-1)], value)
+		err := set(name, value)
+		if bare && err != nil {
+			value, err = "", set(name, "") // an empty value, which kubectl describe shows as an empty line
+		}
+		if err != nil {
+			vague = strings.TrimSpace(flag + map[bool]string{false: " " + value}[bare || strings.Contains(flag, "=")])
 		}
 	}
 	return vague
