@@ -22,7 +22,7 @@
 //	race.go, order.go, shutdown.go, proxy.go   causes at the proxy
 //	early.go, ambient.go   other failures before the proxy, or ztunnel of the node, is ready
 //	destination.go  causes at the destination of a call
-//	ends.go         causes in a container itself; port.go: its ports and sockets; probe.go: what its probes got; hook.go: its hooks
+//	ends.go         causes in a container itself; probe.go: what its probes got; hook.go: its hooks
 //	package beside  what is false, or of no use, beside another finding
 //	remedy.go       remedies; package remedies: what a mesh has for it, and in which object it is set; package replay: what the kubelet
 //	                would have done with the remedy

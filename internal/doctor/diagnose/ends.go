@@ -97,7 +97,7 @@ func probeFails(s *subject) (out []result.Finding) {
 		}
 		if len(q) == 0 {
 			f := result.Finding{Code: "probe-fails", Container: app.Name, Confidence: result.Likely, Sentence: app.Name + " runs and is not ready", Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s is not ready", app.Name)}}
-			if s.asksElsewhere(&f, app.Name, "startup", "readiness") {
+			if s.AsksElsewhere(&f, app.Name, "startup", "readiness") {
 				out = append(out, f)
 			}
 			continue
@@ -262,15 +262,15 @@ func (s *subject) tell(f *result.Finding, c *evidence.Container, r evidence.Run,
 	f.Evidence = append(f.Evidence, told.Quotes...)
 	f.Remedy.Sentence = why.Remedy(told.Text)
 	f.Evidence = append(f.Evidence, s.architecture(told)...)
-	s.portTaken(f, c, told)
-	s.otherSocket(f, c.Name, told)
+	s.PortTaken(f, c, told)
+	s.OtherSocket(f, c.Name, told)
 }
 
 // endedByProbe changes the finding about a run that was ended from outside, if one of its probes cannot succeed. No
 // event is left of it.
 func (s *subject) endedByProbe(f *result.Finding, container string, r evidence.Run) {
 	before := f.Sentence
-	if s.asksElsewhere(f, container, "startup", "liveness") {
+	if s.AsksElsewhere(f, container, "startup", "liveness") {
 		f.Code = "killed-by-probe"
 		f.Sentence = fmt.Sprintf("%s was ended, most likely by the kubelet%s (%s)", container, strings.TrimPrefix(f.Sentence, before), facts.ExitText(r))
 	}

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
@@ -46,7 +44,7 @@ func (s *subject) answered(f *result.Finding, c *evidence.Container, kind string
 		if s.Proxy != nil && s.Capture.None == "" && !said { // the probe's connection may be captured
 			f.Sentence = strings.Replace(f.Sentence, ": nothing listened on port "+port+" then", ": its connection to port "+port+" was refused", 1)
 		}
-		s.elsewhere(f, c.Name, port)
+		s.Elsewhere(f, c.Name, port)
 	}
 }
 
@@ -65,49 +63,4 @@ func (s *subject) unheard(f *result.Finding, helper string) {
 		f.Sentence += fmt.Sprintf("; by its log, %s listens on %s", u.Container, u.At)
 		f.Remedy.Sentence = fmt.Sprintf("let %s listen on port %d (in Knative, $PORT has it), or set its containerPort to %s", u.Container, u.Port, u.At)
 	}
-}
-
-// elsewhere changes a finding about a probe to whose port nothing listened, if the application's log says that it
-// listens on others, or only on the loopback address.
-func (s *subject) elsewhere(f *result.Finding, container, port string) {
-	at, quote, local := s.ListensBeside(container, port)
-	switch {
-	case local:
-		f.Sentence = strings.TrimSuffix(f.Sentence, " then") + fmt.Sprintf("; by its log, %s listens on the loopback address only", container)
-		f.Evidence = append(f.Evidence, quote)
-		f.Remedy.Sentence = fmt.Sprintf("let %s listen on all addresses (0.0.0.0:%s): the kubelet asks the pod's own address", container, port)
-	case at != "":
-		f.Sentence = strings.TrimSuffix(f.Sentence, " then") + "; " + s.toOther(f, container, port, at, quote)
-	}
-}
-
-// toOther says that a container listens on other ports than the one that a probe asks, in the rest of a finding and for
-// its sentence.
-func (s *subject) toOther(f *result.Finding, container, port, at string, quote evidence.Quote) string {
-	f.Evidence = append(f.Evidence, quote)
-	f.Disproof = fmt.Sprintf("a line of its log that says it listens on port %s", port)
-	f.Remedy.Sentence = fmt.Sprintf("let the probes of %s, its containerPort and the Service's targetPort name port %s, or let it listen on %s", container, at, port)
-	return fmt.Sprintf("by its log, %s listens on %s", container, at)
-}
-
-// asksElsewhere changes a finding about a container of whose probes no event is left, if one of them asks a port on
-// which it does not listen by its log. It returns false if none does, or if the port may be of another container.
-func (s *subject) asksElsewhere(f *result.Finding, container string, kinds ...string) bool {
-	spec := s.Spec(container)
-	for _, kind := range kinds {
-		probe := states.ProbeOf(spec, kind)
-		if probe == nil || probe.Exec != nil {
-			continue
-		}
-		port, path := states.Probed("", probe, spec)
-		n, _ := strconv.Atoi(port)
-		if strings.HasPrefix(path, "/app-health/") || s.Declares(n, container) != "" || s.Proxy != nil && facts.ListensFor(s.Proxy.Name, n) != "" {
-			continue
-		}
-		if at, quote, _ := s.ListensBeside(container, port); at != "" {
-			f.Sentence += fmt.Sprintf(": its %s probe asks port %s; %s", kind, port, s.toOther(f, container, port, at, quote))
-			return true
-		}
-	}
-	return false
 }

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// An Awaited names the thing that a proxy waits for before it is ready, by its own log.
+// An Awaited tells what a proxy that is not ready waits for, by its own log.
 type Awaited struct {
 	By        string // the proxy
 	Container string // the application that it waits for; empty: something else

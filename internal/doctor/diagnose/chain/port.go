@@ -1,4 +1,4 @@
-package diagnose
+package chain
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// portTaken changes the finding about a container that ended since another program listens on its port: the proxy, or a
+// PortTaken changes the finding about a container that ended since another program listens on its port: the proxy, or a
 // container that declares the port. It changes nothing if it ended for another reason, or nothing says who listens
 // there.
-func (s *subject) portTaken(f *result.Finding, c *evidence.Container, told evidence.Told) {
+func (s *Case) PortTaken(f *result.Finding, c *evidence.Container, told evidence.Told) {
 	port := facts.TakenPort(told)
 	if port == 0 {
 		return
@@ -40,9 +40,9 @@ func (s *subject) portTaken(f *result.Finding, c *evidence.Container, told evide
 
 var absolute = regexp.MustCompile(`/[^\s;,?&'"()]+`)
 
-// otherSocket adds to the finding about a container that did not find a file that another container listens on a unix
+// OtherSocket adds to the finding about a container that did not find a file that another container listens on a unix
 // socket in the same folder as one that its environment names, under another name.
-func (s *subject) otherSocket(f *result.Finding, container string, told evidence.Told) {
+func (s *Case) OtherSocket(f *result.Finding, container string, told evidence.Told) {
 	spec := s.Spec(container)
 	if spec == nil || !strings.Contains(strings.ToLower(told.Text), "no such file") {
 		return
