@@ -95,7 +95,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"any line with a port says it is taken":         {File: "facts/ports.go", From: `!taken.MatchString(q.Text)`, To: `false`, Tests: "TestLimitsOfRules"},
 		"a port of the proxy is one of any":             {File: "chain/port.go", From: `s.Proxy != nil && whose == s.Proxy.Name`, To: `false`, Tests: "TestLimitsOfRules"},
 		"a socket of any folder is meant":               {File: "chain/port.go", From: `path.Dir(named) != path.Dir(l.Path)`, To: `false`, Tests: quick},
-		"a socket that is there is missing":             {File: "chain/port.go", From: `s.listensOn(named)`, To: `false`, Tests: quick},
+		"a socket that is there is missing":             {File: "chain/port.go", From: `s.ListensOn(named)`, To: `false`, Tests: quick},
 		"what listens is not heard":                     {File: "chain/asks.go", From: `slices.Contains(l.Ports, int(u.Port)) && l.Container != helper`, To: `false`, Tests: "TestLimitsOfRules"},
 		"any folder is the volume's":                    {File: "facts/mounts.go", From: `strings.HasPrefix(path.Clean(file), folder+"/")`, To: `strings.HasPrefix(file, folder)`, Tests: "TestLimitsOfRules"},
 		"a volume that is mounted is missing":           {File: "facts/mounts.go", From: `m == nil || slices.ContainsFunc(spec.VolumeMounts, func(v corev1.VolumeMount) bool { return within(m[1], v.MountPath) })`, To: `m == nil`, Tests: "TestLimitsOfRules"},
