@@ -63,6 +63,8 @@ var targets = map[string]string{
 	"internal/core/pod/lookup FuzzCredentials":          "Docker's config.json",
 	"internal/doctor/evidence/timestamp FuzzFind":       "times in lines of logs",
 	"internal/doctor/evidence/described FuzzRead":       "what kubectl prints for people: descriptions and tables",
+	"internal/doctor/evidence/pasted FuzzRead":          "texts in which people put what they copied",
+	"internal/doctor/evidence/pasted FuzzNames":         "names of logs, and headings above them",
 	"internal/doctor/evidence/gather FuzzObjects":       "pods, events, owners and journals",
 	"internal/doctor/evidence/gather FuzzArchive":       "archives, and the files in them",
 	"internal/doctor/evidence/gather FuzzLog":           "logs and their sections",

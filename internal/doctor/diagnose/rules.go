@@ -67,6 +67,9 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 		f.Rank = len(rules)
 		r.Findings = append(r.Findings, f)
 	}
+	if p.Omitted.Units {
+		nopod.Unsure(r.Findings)
+	}
 	r.Start, r.Tracks = phases.Of(s.Pod), history.Tracks(c.Pod, c.Calls)
 	if len(r.Findings) == 0 { // any other finding explains a slow start too
 		r.Findings = phases.Slow(s.Pod, r.Start, o.Slow)

@@ -22,6 +22,7 @@ type Log struct {
 	Run       int // number of the run; -1: not known
 	Previous  bool
 	Truncated bool // the input contains only a part of the log
+	First     int  // number of its first line in the file; 0: the file is the log
 	Zone      Zone
 
 	from, to time.Time // start and end of the run; zero: not known
@@ -96,7 +97,7 @@ type lineReader struct {
 
 func (l *Log) reader(head []byte) *lineReader {
 	lines := headLines(head, len(head) < learnt)
-	t := &lineReader{log: l, layout: timestamp.Learn(lines), zone: l.Zone, clock: Clock("log " + l.Source.File)}
+	t := &lineReader{log: l, layout: timestamp.Learn(lines), zone: l.Zone, clock: l.clock()}
 	if z, ok := byPrefix(t.layout, lines); ok {
 		t.zone = z
 	}
@@ -146,6 +147,14 @@ func byPrefix(layout timestamp.Layout, lines [][]byte) (z Zone, ok bool) {
 		z, ok = Zone{Offset: offset, Known: true, Why: "the container runtime's own times before the lines"}, true
 	}
 	return z, ok
+}
+
+// clock returns the clock of lines without a zone. Each log has its own, also two in one file.
+func (l *Log) clock() Clock {
+	if l.First > 0 {
+		return Clock(fmt.Sprintf("log %s:%d", l.Source.File, l.First))
+	}
+	return Clock("log " + l.Source.File)
 }
 
 func (t *lineReader) line(text []byte) Line {

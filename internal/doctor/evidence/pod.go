@@ -98,6 +98,7 @@ type Omitted struct {
 	Meta  bool // labels, annotations and owners
 	Spec  bool // the spec, or a part of it; containers with a status are in it
 	Hooks bool // hooks, security contexts and restart policies
+	Units bool // containers: the pod may have others than those of which there is a log, as a proxy
 }
 
 // LeftOut reports whether a text stands for something that a person left out, as "..." does.
@@ -107,6 +108,7 @@ var leftOut = regexp.MustCompile(`(?i)^[-\s#"'<\[({*]*(?:\.{3,}|…|\*{3,}|redac
 
 // A Row is a line of kubectl get pods. Age is 0 if it is not known.
 type Row struct {
+	Source              Source
 	Status              string
 	Ready, Of, Restarts int
 	Age                 time.Duration

@@ -240,7 +240,7 @@ func (l *Log) blocks(ctx context.Context, size int) func(yield func(*block, erro
 			return
 		}
 		defer from.Close()
-		b := &block{first: 1}
+		b := &block{first: max(l.First, 1)}
 		buffer := make([]byte, size)
 		n, skips := 0, false // bytes in the buffer; the rest of a long line is to be skipped
 		for {

@@ -7,7 +7,7 @@ import (
 )
 
 // mostNamed is the number of files that a line of [Set.Left] names.
-const mostNamed = 5
+const mostNamed = 20
 
 // Left returns a line for each reason why input was not used, with the files that it applies to.
 func (s *Set) Left() (lines []string) {
@@ -35,4 +35,18 @@ func (s *Set) Left() (lines []string) {
 		lines = append(lines, fmt.Sprintf("%d files are not used (%s): %s", len(from), strings.Join(names, ", "), why))
 	}
 	return lines
+}
+
+// Events returns the events of all pods, workloads, ConfigMaps and Secrets.
+func (s *Set) Events() (out []Event) {
+	for _, p := range s.Pods {
+		out = append(out, p.Events...)
+	}
+	for _, w := range s.Creators {
+		out = append(out, w.Events...)
+	}
+	for _, c := range s.Configs {
+		out = append(out, c.Events...)
+	}
+	return out
 }

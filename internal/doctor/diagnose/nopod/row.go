@@ -101,7 +101,7 @@ func suspect(p *evidence.Pod, r result.Report, m rowMeaning) result.Report {
 	}
 	f := result.Finding{
 		Code: m.code, Confidence: m.confidence, Sentence: sentence,
-		Evidence: []evidence.Quote{{Source: p.Source, Text: fmt.Sprintf("READY %d/%d, STATUS %s, RESTARTS %d", line.Ready, line.Of, line.Status, line.Restarts)}},
+		Evidence: []evidence.Quote{{Source: line.Source, Text: fmt.Sprintf("READY %d/%d, STATUS %s, RESTARTS %d", line.Ready, line.Of, line.Status, line.Restarts)}},
 		Disproof: "the description of the pod",
 		Remedy:   finding.Remedy{Command: describe(p)},
 	}
@@ -111,6 +111,20 @@ func suspect(p *evidence.Pod, r result.Report, m rowMeaning) result.Report {
 		r.Verdict, r.Sentence = result.Undecided, sentence+"; why is not in the evidence: give the description of the pod and its logs"
 	}
 	return r
+}
+
+// Unsure lowers the confidence of findings about a pod of which only logs are known: nothing says whether it has a proxy,
+// so that a call that was refused may have met that.
+func Unsure(findings []result.Finding) {
+	for i := range findings {
+		f := &findings[i]
+		if f.Code == "dependency-down" {
+			f.Confidence, f.Sentence = result.Possible, strings.TrimSuffix(f.Sentence, " itself")+", and whether the pod has a proxy is not in the evidence"
+		}
+		if f.Confidence.Degree() > result.Likely.Degree() {
+			f.Confidence = result.Likely
+		}
+	}
 }
 
 // WithLogs completes the diagnosis of a pod of which only the line and logs are known. What the logs say decides, but it

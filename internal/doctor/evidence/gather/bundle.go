@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/evidence"
-	"outrider.dev/internal/doctor/evidence/described"
+	"outrider.dev/internal/doctor/evidence/partial"
 )
 
 // A bundle collects all facts that are read, until finish assigns them to pods.
@@ -32,13 +32,17 @@ type bundle struct {
 	configs  map[string]evidence.Config   // by kind, namespace and name
 	parts    []part                       // of objects that name no pod
 	texts    []placedText
+	tickets  []placedTicket
+	of       name // what the piece of a ticket that is being read is of
 	beside   []placedLog
-	other    bool           // the file that is being read has objects of other kinds than those of a pod and its owners
-	gaps     bool           // the document that is being read leaves something out
-	at       map[string]int // index in pods, by name and UID
-	depth    int            // nesting depth of the list that is being read
-	held     int64          // approximate bytes of memory that the objects use
-	most     int64          // limit of held
+	other    bool                // the file that is being read has objects of other kinds than those of a pod and its owners
+	gaps     bool                // the document that is being read leaves something out
+	used     map[string]bool     // files of which something is used
+	kinds    map[string][]string // by file: kinds of objects that are not read
+	at       map[string]int      // index in pods, by name and UID
+	depth    int                 // nesting depth of the list that is being read
+	held     int64               // approximate bytes of memory that the objects use
+	most     int64               // limit of held
 }
 
 // A placed is a pod with the folders in which it was found.
@@ -59,22 +63,22 @@ type placedMissing struct {
 }
 
 type podEvent struct {
-	evidence.Event
-	uid, id     string
-	text        bool // it was read from a text, so that it may be one of the others
-	first, last described.Age
+	partial.Aged // the ages are those of an event of a text
+	uid, id      string
+	text         bool // it was read from a text, so that it may be one of the others
 }
 
 // A placedLog is a log with its folder and the information that its file name contains.
 type placedLog struct {
 	*evidence.Log
 	name
-	folder string
-	empty  bool
+	folder  string
+	empty   bool
+	dropped bool // it is no log
 }
 
 func newBundle(most int64) *bundle {
-	return &bundle{owners: map[string]evidence.Owner{}, works: map[string]*evidence.Creator{}, configs: map[string]evidence.Config{}, at: map[string]int{}, most: most}
+	return &bundle{owners: map[string]evidence.Owner{}, works: map[string]*evidence.Creator{}, configs: map[string]evidence.Config{}, at: map[string]int{}, used: map[string]bool{}, kinds: map[string][]string{}, most: most}
 }
 
 func (b *bundle) unused(from evidence.Source, format string, args ...any) {
@@ -88,6 +92,7 @@ func (b *bundle) unused(from evidence.Source, format string, args ...any) {
 
 // finish assigns each fact to its pod.
 func (b *bundle) finish(ctx context.Context) (pods []*evidence.Pod, unused []evidence.Unused) {
+	b.addTickets()
 	b.addParts()
 	b.addTexts()
 	slices.SortFunc(b.pods, func(a, c placed) int {
@@ -197,7 +202,7 @@ func (b *bundle) giveEvents(p *evidence.Pod, byAbout map[string][]int) {
 		}
 		of = append(of, evidence.About(o.Kind, p.Object.Namespace, o.Name))
 	}
-	if p.Object.Name == NoName && len(b.pods) == 1 { // the events of a pod can only be of this one
+	if p.Object.Name == partial.NoName && len(b.pods) == 1 { // the events of a pod can only be of this one
 		of = append(of, slices.DeleteFunc(slices.Sorted(maps.Keys(byAbout)), func(key string) bool { return !strings.HasPrefix(key, "Pod ") })...)
 	}
 	slices.Sort(of)
@@ -207,7 +212,7 @@ func (b *bundle) giveEvents(p *evidence.Pod, byAbout map[string][]int) {
 	}
 	slices.Sort(mine) // the order in which they were read
 	seen := map[string]bool{}
-	var texts []podEvent
+	var texts []partial.Aged
 	for _, i := range mine {
 		e := b.events[i]
 		otherPod := e.About == self && e.uid != "" && p.Object.UID != "" && e.uid != string(p.Object.UID)
@@ -216,14 +221,14 @@ func (b *bundle) giveEvents(p *evidence.Pod, byAbout map[string][]int) {
 		}
 		seen[e.id] = true
 		if e.text {
-			ofContainer(p, &e.Event)
-			texts = append(texts, e)
+			partial.FindContainer(p, &e.Event)
+			texts = append(texts, e.Aged)
 			continue
 		}
 		p.Events = append(p.Events, e.Event)
 	}
 	if len(p.Events) == 0 { // else these are the same events, without times
-		dated(p, texts)
+		partial.Dated(p, texts)
 		for _, e := range texts {
 			p.Events = append(p.Events, e.Event)
 		}
@@ -242,30 +247,43 @@ func (b *bundle) giveLog(l placedLog) {
 	type match struct {
 		pod       *evidence.Pod
 		container *evidence.Container
+		meant     bool
 	}
 	var found []match
 	for _, p := range candidates {
 		if c := p.Container(l.whole); c != nil && l.whole != "" { // a container may be called previous-orders
 			l.previous = false
-			found = append(found, match{p, c})
+			found = append(found, match{p, c, false})
 		} else if c := l.containerIn(p); c != nil {
-			found = append(found, match{p, c})
-		} else if len(candidates) > 1 {
-			continue
-		} else if c := b.uncounted(p, l); c != nil {
-			found = append(found, match{p, c})
+			found = append(found, match{p, c, false})
+		}
+	}
+	for _, p := range candidates {
+		if len(found) == 0 || found[0].meant {
+			if c := b.meant(p, &l); c != nil {
+				found = append(found, match{p, c, true})
+			}
+		}
+	}
+	if len(found) == 0 && len(candidates) == 1 {
+		if c := b.uncounted(candidates[0], l); c != nil {
+			found = append(found, match{candidates[0], c, false})
 		}
 	}
 	switch {
 	case len(found) == 1:
-		give(found[0].pod, l, found[0].container)
+		b.give(found[0].pod, l, found[0].container)
 	case len(found) > 1:
 		var names []string
 		for _, m := range found {
 			names = append(names, m.pod.Name())
 		}
 		b.notRead(l, "pods %s have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder", strings.Join(names, ", "))
-	case strings.Contains(l.base, "access") && len(candidates) == 1: // Envoy's access log is not used, and needs no note
+	case strings.Contains(l.base, "access") && len(candidates) == 1:
+		b.addBeside(l, nil)
+		b.unused(l.Source, "an access log is no log of a container")
+	case l.heading != "":
+		b.notRead(l, "its heading does not name one container of the pod: write the command above it, as kubectl logs POD -c CONTAINER")
 	default:
 		var names []string
 		for _, p := range candidates {
@@ -326,7 +344,8 @@ func (b *bundle) onlyPod(folder string) (*evidence.Pod, string) {
 }
 
 // give adds a log to a container, with the number of its run.
-func give(p *evidence.Pod, l placedLog, c *evidence.Container) {
+func (b *bundle) give(p *evidence.Pod, l placedLog, c *evidence.Container) {
+	b.use(l.Source)
 	l.Log.Run = -1
 	switch {
 	case l.run >= 0:

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/decoded"
 )
 
 // work returns the workload of that name, perhaps a new one.
@@ -63,31 +63,11 @@ func (b *bundle) addCreator(kind, namespace, name string, from evidence.Source, 
 		}
 	}
 	if o.Spec.Template != nil {
-		w.Asks = asks(o.Spec.Template.Spec)
+		w.Asks = decoded.Asks(o.Spec.Template.Spec)
 		owner := b.owners[evidence.About(kind, namespace, name)]
 		owner.Template = o.Spec.Template
 		b.owners[evidence.About(kind, namespace, name)] = owner
 	}
-}
-
-// asks returns the sums of the limits and the requests of a pod's containers.
-func asks(spec corev1.PodSpec) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	add := func(name string, q resource.Quantity) {
-		sum := out[corev1.ResourceName(name)]
-		sum.Add(q)
-		out[corev1.ResourceName(name)] = sum
-	}
-	for _, c := range spec.Containers {
-		for name, q := range c.Resources.Limits { // in any order: sums
-			add("limits."+string(name), q)
-		}
-		for name, q := range c.Resources.Requests { // in any order: sums
-			add("requests."+string(name), q)
-			add(string(name), q)
-		}
-	}
-	return out
 }
 
 // notCreated are the reasons of events that say that pods, or what creates them, cannot be created.

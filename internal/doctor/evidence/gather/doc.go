@@ -13,5 +13,6 @@
 //	read.go     files and folders, archives by package archive; names.go their layouts
 //	live.go     a cluster; without.go its workloads: owners, revisions, and those that cannot create pods
 //	partial.go  shortened objects; texts.go what kubectl prints for people, read by package described
+//	pasted.go   texts of people, read by package pasted; used.go the files of which nothing is used
 //	creator.go  workloads that cannot create pods; config.go ConfigMaps and Secrets
 package gather

@@ -23,6 +23,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/decoded"
 )
 
 // A Cluster provides the access to a cluster that [Live] needs.
@@ -328,7 +329,7 @@ func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 				}
 				l.mu.Lock()
 				for i := range page.Items {
-					l.event(evidence.Source{Kind: evidence.FromEvent, File: "kubectl get events -n " + page.Items[i].Namespace}, &page.Items[i])
+					l.oneEvent(evidence.Source{Kind: evidence.FromEvent, File: "kubectl get events -n " + page.Items[i].Namespace}, &page.Items[i])
 				}
 				l.mu.Unlock()
 				if o.Continue = page.Continue; o.Continue == "" {
@@ -421,7 +422,7 @@ func (l *live) readJournal(ctx context.Context, p *evidence.Pod) {
 		raw, err := l.journal(ctx, p)
 		if err == nil {
 			var j *evidence.Journal
-			if j, err = readJournal(raw, from); err == nil {
+			if j, err = decoded.Journal(raw, from); err == nil {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				p.Journal = j

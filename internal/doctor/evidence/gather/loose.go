@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/partial"
 	"outrider.dev/startup"
 )
 
@@ -35,7 +36,7 @@ func (b *bundle) looseLogs(text func(*evidence.Pod) []byte) {
 		if p.Row.Status == "Terminating" {
 			p.Object.DeletionTimestamp = &metav1.Time{} // when is not known
 		}
-		if len(beside[p]) > 0 {
+		if len(beside[p]) > 0 && len(p.Object.Spec.Containers) == 0 {
 			p.Object.Spec.Containers = looseContainers(p, text(p), beside[p])
 			p.Containers = evidence.NewPod(p.Object, p.Source).Containers
 		}
@@ -48,12 +49,12 @@ func looseContainers(p *evidence.Pod, text []byte, logs []placedLog) (out []core
 	var all, named []string
 	for _, l := range logs {
 		rest := strings.TrimLeft(strings.TrimPrefix(l.base, p.Object.Name), "._-") // of POD_CONTAINER
-		container := cmp.Or(l.container, rest, l.base)
+		container := cmp.Or(l.container, partial.ProxyIn(l.heading), rest, l.base)
 		switch {
-		case !isLabel.MatchString(container) || len(container) > 63:
-		case names(text, container):
+		case !partial.IsLabel.MatchString(container) || len(container) > 63:
+		case partial.Names(text, container):
 			named, all = append(named, container), append(all, container)
-		case l.container != "", path.Ext(l.Source.File) == ".log":
+		case l.container != "", l.heading != "", path.Ext(l.Source.File) == ".log":
 			all = append(all, container)
 		}
 	}
@@ -63,7 +64,7 @@ func looseContainers(p *evidence.Pod, text []byte, logs []placedLog) (out []core
 		all = slices.Compact(named)
 	}
 	for _, container := range all {
-		image, args := imageIn(text, container)
+		image, args := partial.ImageIn(text, container)
 		out = append(out, corev1.Container{Name: container, Image: image, Args: args})
 	}
 	return out
@@ -72,7 +73,7 @@ func looseContainers(p *evidence.Pod, text []byte, logs []placedLog) (out []core
 // uncounted returns a new container of a pod of which a text shows a part of the containers alone, for a log that is
 // named after none of them: the line of kubectl get pods counts more than are known. It returns nil if it does not.
 func (b *bundle) uncounted(p *evidence.Pod, l placedLog) *evidence.Container {
-	if p.Row != nil || !p.Omitted.Spec && !p.Omitted.Hooks || path.Ext(l.Source.File) != ".log" || !isLabel.MatchString(l.base) || strings.HasPrefix(p.Object.Name, l.base+"-") {
+	if p.Row != nil || !p.Omitted.Spec && !p.Omitted.Hooks || path.Ext(l.Source.File) != ".log" || !partial.IsLabel.MatchString(l.base) || strings.HasPrefix(p.Object.Name, l.base+"-") {
 		return nil
 	}
 	for _, t := range b.texts {
@@ -87,24 +88,44 @@ func (b *bundle) uncounted(p *evidence.Pod, l placedLog) *evidence.Container {
 	return nil
 }
 
-var isLabel = regexp.MustCompile(`^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?$`)
+// starting are the STATUS of pods of which no container runs yet. waiting are those that one container has.
+var (
+	starting = regexp.MustCompile(`^(?:Pending|ContainerCreating|PodInitializing|Init:0/\d+)$`)
+	waiting  = regexp.MustCompile(`^(?:ImagePullBackOff|ErrImagePull|ErrImageNeverPull|InvalidImageName|CrashLoopBackOff|CreateContainer(?:Config)?Error|RunContainerError)$`)
+)
 
-// names reports whether a text has a name as a word of its own.
-func names(text []byte, name string) bool {
-	return regexp.MustCompile(`(?:^|[^-\w./])` + regexp.QuoteMeta(name) + `(?:$|[^-\w./]|[.]\s)`).Match(text)
-}
-
-// imageIn returns the image and the arguments that a text has in parentheses behind a container, if it has them.
-func imageIn(text []byte, container string) (image string, args []string) {
-	m := regexp.MustCompile(`(?:^|[^-\w./])` + regexp.QuoteMeta(container) + `[ \t]*\(([^()\r\n]{1,1000})\)`).FindSubmatch(text)
-	if m == nil {
-		return "", nil
+// startingRows makes pods of lines about which there are events too, if the STATUS and the events together say how the
+// containers are: none has started, or the only one that the events are about waits.
+func (b *bundle) startingRows() {
+	for _, q := range b.pods {
+		p, containers := q.Pod, []string{}
+		if p.Row == nil || len(p.Object.Spec.Containers) > 0 {
+			continue
+		}
+		n := 0
+		for _, e := range b.events {
+			if e.About != evidence.About("Pod", p.Object.Namespace, p.Object.Name) {
+				continue
+			}
+			if n++; e.Container != "" && !slices.Contains(containers, e.Container) {
+				containers = append(containers, e.Container)
+			}
+		}
+		switch {
+		case n == 0:
+			continue
+		case starting.MatchString(p.Row.Status):
+		case waiting.MatchString(p.Row.Status) && len(containers) == 1 && p.Row.Of == 1:
+			p.Object.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containers[0], RestartCount: int32(p.Row.Restarts), State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: p.Row.Status}}}}
+		default:
+			continue
+		}
+		p.Object.Status.Phase = corev1.PodPending
+		if p.Row.Restarts > 0 {
+			p.Object.Status.Phase = corev1.PodRunning
+		}
+		*p = *partial.Pod(p.Object, p.Source, true)
 	}
-	words := strings.Fields(string(m[1]))
-	if len(words) == 0 || !strings.ContainsAny(words[0], "/:") {
-		return "", nil // a remark
-	}
-	return words[0], words[1:]
 }
 
 // notRead notes a log that is not used, also among what is missing of a pod that is known by a line alone: that pod is

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/pasted"
 )
 
 // A name is the information that the path of a log contains. A field is empty if the path does not contain it.
@@ -20,6 +21,7 @@ type name struct {
 	run                            int    // number of the run; -1: not in the path
 	base                           string // base name of the file without the parts that were recognized
 	whole                          string // base name of the file without its extension
+	heading                        string // of a part of a text, instead of a name
 }
 
 func (n name) describe() string {
@@ -62,40 +64,8 @@ func nameOf(file string) name {
 		n.base = strings.TrimSuffix(n.base, end)
 	}
 	n.whole = n.base
-	for found := true; found; { // app-logs-previous has two
-		found = false
-		for _, m := range marks {
-			if rest, ok := m.cut(n.base); ok && n.base != "" {
-				n.base, n.previous, found = rest, n.previous || m.previous, true
-				break
-			}
-		}
-	}
+	n.base, n.previous = pasted.Unmarked(n.base)
 	return n
-}
-
-// A mark is a part of the name of a log that says of which run it is.
-type mark struct {
-	word     string
-	previous bool
-}
-
-var marks = []mark{{"previous", true}, {"prev", true}, {"current", false}, {"logs", false}, {"log", false}}
-
-// cut removes the mark from the beginning or the end of a name, and returns false if it is at neither.
-func (m mark) cut(base string) (rest string, ok bool) {
-	if base == m.word {
-		return "", true
-	}
-	for _, between := range []string{".", "-", "_"} {
-		if rest, ok := strings.CutSuffix(base, between+m.word); ok && rest != "" {
-			return rest, true
-		}
-		if rest, ok := strings.CutPrefix(base, m.word+between); ok && rest != "" {
-			return rest, true
-		}
-	}
-	return base, false
 }
 
 // means reports whether the name may refer to a log of the pod. A namespace or a UID that the name or the pod lacks
@@ -107,8 +77,13 @@ func (n name) means(p *corev1.Pod) bool {
 
 // containerIn returns the container of pod p to which the name refers, or nil.
 func (n name) containerIn(p *evidence.Pod) *evidence.Container {
-	if n.container != "" {
+	switch {
+	case n.container != "" && n.base != "" && !strings.HasPrefix(p.Object.Name, n.base+"-"): // of another workload
+		return nil
+	case n.container != "":
 		return p.Container(n.container)
+	case n.heading != "":
+		return nil
 	}
 	if c := p.Container(n.base); c != nil {
 		return c

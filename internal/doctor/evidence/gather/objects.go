@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"io"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/base/manifest/decodeerror"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/decoded"
 	"outrider.dev/internal/doctor/evidence/partial"
 )
 
@@ -209,9 +208,13 @@ func (b *bundle) object(folder string, from evidence.Source, raw []byte, apiVers
 		}
 	case configs[head.Kind] && (head.APIVersion == "v1" || head.APIVersion == ""):
 		b.addConfig(head.Kind, from, raw)
+		b.use(from)
 		b.other = true
 	case head.Kind != "Pod" && head.Kind != "Event" && !owners[head.Kind]:
 		b.other = true
+		if kinds := b.kinds[from.File]; len(kinds) < mostKinds && !slices.Contains(kinds, head.Kind) {
+			b.kinds[from.File] = append(kinds, head.Kind)
+		}
 	case !b.hold(from, raw):
 	case head.Kind == "Pod":
 		b.addPod(folder, from, raw)
@@ -224,6 +227,7 @@ func (b *bundle) object(folder string, from evidence.Source, raw []byte, apiVers
 			b.mismatch(from, head.Kind, raw, err)
 			break
 		}
+		b.use(from)
 		b.owners[evidence.About(head.Kind, o.Namespace, o.Name)] = evidence.Owner{Kind: head.Kind, Name: o.Name, Object: &o}
 		b.addCreator(head.Kind, o.Namespace, o.Name, from, raw)
 	}
@@ -272,16 +276,18 @@ func (b *bundle) addPod(folder string, from evidence.Source, raw []byte) {
 		b.unused(from, "Pod %s: it has more than %d containers", pod.Name, maxContainers)
 		return
 	case pod.Name == "" || evidence.LeftOut(pod.Name):
-		b.parts = append(b.parts, part{folder, from, pod, b.gaps})
+		b.use(from)
+		b.parts = append(b.parts, part{folder, from, pod, b.gaps, b.of})
 		return
 	}
-	p := shortened(pod, from, b.gaps)
+	p := partial.Pod(pod, from, b.gaps)
 	b.held += int64(containerSize * len(p.Containers))
 	b.pod(folder, p)
 }
 
 // pod adds a pod. If the same pod is read twice, the newer object and both folders are kept.
 func (b *bundle) pod(folder string, p *evidence.Pod) {
+	b.use(p.Source)
 	key := p.Name() + " " + string(p.Object.UID)
 	i, twice := b.at[key]
 	if !twice {
@@ -289,20 +295,10 @@ func (b *bundle) pod(folder string, p *evidence.Pod) {
 		b.pods = append(b.pods, placed{Pod: p, folders: []string{folder}})
 		return
 	}
-	if revision(p) > revision(b.pods[i].Pod) {
+	if decoded.Revision(p) > decoded.Revision(b.pods[i].Pod) {
 		b.pods[i].Pod = p
 	}
 	b.pods[i].folders = append(b.pods[i].folders, folder)
-}
-
-// revision returns the resourceVersion of a pod as a number; the larger one is newer. By the API's rules it is
-// opaque, but every known API server uses a growing number.
-func revision(p *evidence.Pod) uint64 {
-	n, err := strconv.ParseUint(p.Object.ResourceVersion, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 func (b *bundle) addEvent(from evidence.Source, raw []byte, newer bool) {
@@ -311,7 +307,7 @@ func (b *bundle) addEvent(from evidence.Source, raw []byte, newer bool) {
 	if newer {
 		var n eventsv1.Event
 		if err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &n); err == nil {
-			e = older(n)
+			e = decoded.Older(n)
 		}
 	} else {
 		err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &e)
@@ -320,98 +316,18 @@ func (b *bundle) addEvent(from evidence.Source, raw []byte, newer bool) {
 		b.mismatch(from, "Event", raw, err)
 		return
 	}
-	b.event(from, &e)
+	b.oneEvent(from, &e)
 }
 
-// older converts an event of events.k8s.io to an event of core v1.
-func older(n eventsv1.Event) corev1.Event {
-	e := corev1.Event{ObjectMeta: n.ObjectMeta, InvolvedObject: n.Regarding, Reason: n.Reason, Message: n.Note,
-		Source: n.DeprecatedSource, FirstTimestamp: n.DeprecatedFirstTimestamp, LastTimestamp: n.DeprecatedLastTimestamp, Count: n.DeprecatedCount,
-		EventTime: n.EventTime, ReportingController: n.ReportingController}
-	if n.Series != nil {
-		e.Series = &corev1.EventSeries{Count: n.Series.Count, LastObservedTime: n.Series.LastObservedTime}
-	}
-	return e
-}
-
-func (b *bundle) event(from evidence.Source, e *corev1.Event) {
-	out := evidence.Event{Reason: e.Reason, Message: e.Message, About: evidence.About(e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name),
-		Container: containerOf(e.InvolvedObject.FieldPath), Reporter: cmp.Or(e.ReportingController, e.Source.Component), Count: max(int(e.Count), 1),
-		Recorded: evidence.Second(e.CreationTimestamp.Time, evidence.APIClock), Source: from}
-	clock := evidence.APIClock
-	if out.Reporter == "kubelet" {
-		clock = evidence.NodeClock
-	}
-	out.First, out.Last = evidence.Second(e.FirstTimestamp.Time, clock), evidence.Second(e.LastTimestamp.Time, clock)
-	if !out.First.Known() {
-		out.First = micros(e.EventTime, clock)
-	}
-	if e.Series != nil {
-		out.Count, out.Last = max(int(e.Series.Count), 1), micros(e.Series.LastObservedTime, clock)
-	}
-	if !out.Last.Known() {
-		out.Last = out.First
-	}
-	b.events = append(b.events, podEvent{Event: out, uid: string(e.InvolvedObject.UID), id: string(e.UID)})
-}
-
-func micros(t metav1.MicroTime, c evidence.Clock) evidence.Time {
-	if t.IsZero() {
-		return evidence.Time{}
-	}
-	return evidence.Time{At: t.UTC(), Error: time.Microsecond, Clock: c}
-}
-
-// A record is the response of Outrider's agent to GET /startup: JournalRecord of internal/core/agent/status. The
-// agent may have another version.
-type record struct {
-	Process time.Time `json:"process_started"`
-	Entries []struct {
-		Kind   string        `json:"kind"`
-		Name   string        `json:"name"`
-		Begin  time.Duration `json:"begin_ns"`
-		End    time.Duration `json:"end_ns"`
-		Open   bool          `json:"open"`
-		Failed bool          `json:"failed"`
-	} `json:"entries"`
+func (b *bundle) oneEvent(from evidence.Source, e *corev1.Event) {
+	b.events = append(b.events, podEvent{Aged: partial.Aged{Event: decoded.Event(from, e)}, uid: string(e.InvolvedObject.UID), id: string(e.UID)})
 }
 
 func (b *bundle) addJournal(folder string, from evidence.Source, raw []byte) {
-	j, err := readJournal(raw, from)
+	j, err := decoded.Journal(raw, from)
 	if err != nil {
 		b.mismatch(from, "startup journal", raw, err)
 		return
 	}
 	b.journals = append(b.journals, placedJournal{j, folder})
-}
-
-func readJournal(raw []byte, from evidence.Source) (*evidence.Journal, error) {
-	var r record
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return nil, err
-	}
-	if r.Process.IsZero() {
-		return nil, errors.New("process_started: missing; want what GET /startup of the agent answers")
-	}
-	exact := func(t time.Time) evidence.Time {
-		return evidence.Time{At: t.UTC(), Error: time.Microsecond, Clock: evidence.NodeClock}
-	}
-	j := &evidence.Journal{Source: from}
-	for _, e := range r.Entries {
-		out := evidence.JournalEntry{Kind: e.Kind, Name: e.Name, Begin: exact(r.Process.Add(e.Begin)), Failed: e.Failed}
-		if !e.Open {
-			out.End = exact(r.Process.Add(e.End))
-		}
-		j.Entries = append(j.Entries, out)
-	}
-	return j, nil
-}
-
-// containerOf returns the container in the field path of an event, such as spec.containers{app}.
-func containerOf(fieldPath string) string {
-	_, name, ok := strings.Cut(fieldPath, "{")
-	if !ok {
-		return ""
-	}
-	return strings.TrimSuffix(name, "}")
 }

@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,13 +17,8 @@ type part struct {
 	from   evidence.Source
 	pod    *corev1.Pod
 	gaps   bool
+	of     name // the pod, by the command that printed it
 }
-
-// NoName stands for the name of a pod that the evidence does not name. No pod can have it.
-const NoName = "POD"
-
-// noContainer stands for the name of a container that the evidence does not name.
-const noContainer = "CONTAINER"
 
 // addPart adds a part of a pod without a kind. It returns false if raw is none.
 func (b *bundle) addPart(folder string, from evidence.Source, raw []byte) bool {
@@ -53,75 +49,44 @@ func (b *bundle) decodePod(raw []byte) (*corev1.Pod, error) {
 	return nil, err
 }
 
-// shortened returns a pod whose object may have been shortened. Containers of which only the status is there are added
-// to its spec.
-func shortened(pod *corev1.Pod, from evidence.Source, gaps bool) *evidence.Pod {
-	o := evidence.Omitted{Meta: gaps || pod.Name == "", Spec: gaps || len(pod.Spec.Containers) == 0, Hooks: gaps}
-	if evidence.LeftOut(pod.Name) {
-		pod.Name, o.Meta = "", true
-	}
-	runs := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
-	for _, list := range []struct {
-		statuses []corev1.ContainerStatus
-		specs    *[]corev1.Container
-		init     bool
-	}{{pod.Status.InitContainerStatuses, &pod.Spec.InitContainers, true}, {pod.Status.ContainerStatuses, &pod.Spec.Containers, false}} {
-		for i := range list.statuses {
-			s := &list.statuses[i]
-			if s.Name == "" {
-				s.Name = noContainer
-			}
-			if s.RestartCount == 0 && s.LastTerminationState.Terminated != nil && s.State.Waiting == nil {
-				s.RestartCount = 1 // or more: the count was left out
-			}
-			if slices.ContainsFunc(*list.specs, func(c corev1.Container) bool { return c.Name == s.Name }) {
-				continue
-			}
-			c := corev1.Container{Name: s.Name, Image: s.Image}
-			if list.init && runs && s.State.Running != nil { // only a native sidecar runs beside others
-				c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
-			}
-			*list.specs, o.Spec = append(*list.specs, c), true
-		}
-	}
-	if pod.Name == "" {
-		pod.Name = NoName
-	}
-	o.Hooks = o.Hooks || o.Spec
-	p := evidence.NewPod(pod, from)
-	p.Omitted = o
-	return p
-}
-
 // addParts makes pods of the parts. Those of one folder are parts of one pod, and of the pod that is there, if it is
-// the only one.
+// the only one. A part whose command names its pod is of that.
 func (b *bundle) addParts() {
-	byFolder := map[string][]part{}
-	var folders []string
+	type key struct{ folder, namespace, pod string }
+	groups := map[key][]part{}
+	var keys []key
 	for _, q := range b.parts {
-		if byFolder[q.folder] == nil {
-			folders = append(folders, q.folder)
+		k := key{q.folder, q.of.namespace, q.of.pod}
+		if groups[k] == nil {
+			keys = append(keys, k)
 		}
-		byFolder[q.folder] = append(byFolder[q.folder], q)
+		groups[k] = append(groups[k], q)
 	}
-	for _, folder := range folders {
-		parts := byFolder[folder]
+	slices.SortStableFunc(keys, func(a, c key) int { return cmp.Compare(c.pod, a.pod) }) // those without a name last
+	for _, k := range keys {
+		parts := groups[k]
 		one := parts[0]
-		there := slices.DeleteFunc(b.inFolder(folder), func(p *evidence.Pod) bool { return p.Object.Name == NoName })
+		there := slices.DeleteFunc(b.inFolder(k.folder), func(p *evidence.Pod) bool {
+			return p.Object.Name == partial.NoName || k.pod != "" && !one.of.means(p.Object)
+		})
 		if len(there) == 1 {
-			one = part{folder, there[0].Source, there[0].Object, there[0].Omitted != evidence.Omitted{}}
+			one = part{folder: k.folder, from: there[0].Source, pod: there[0].Object, gaps: there[0].Omitted != evidence.Omitted{}}
 		}
 		for _, q := range parts {
 			one.fill(q.pod)
 			one.gaps = one.gaps || q.gaps
 		}
-		p := shortened(one.pod, one.from, one.gaps)
+		p := partial.Pod(one.pod, one.from, one.gaps)
 		if len(there) == 1 {
 			*there[0] = *p
 			continue
 		}
-		p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromPod, What: "the name of the pod, its labels and annotations", Why: "the object was shortened"})
-		b.pod(folder, p)
+		what := "the name of the pod, its labels and annotations"
+		if k.pod != "" {
+			p.Object.Name, p.Object.Namespace, what = k.pod, k.namespace, "the labels and annotations of the pod"
+		}
+		p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromPod, What: what, Why: "the object was shortened"})
+		b.pod(k.folder, p)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/partial"
 )
 
 // one reads the files of a folder, in which there must be one pod.
@@ -95,7 +96,7 @@ func TestStatusWithoutContainers(t *testing.T) {
 // A status that names no container belongs to one nevertheless.
 func TestStatusWithoutName(t *testing.T) {
 	p := one(t, map[string]string{"x.yaml": "lastState: {terminated: {exitCode: 137, reason: OOMKilled}}\nrestartCount: 3\nstate: {waiting: {reason: CrashLoopBackOff}}\n", "previous.log": "x"})
-	if len(p.Containers) != 1 || p.Containers[0].Name != noContainer || p.Containers[0].Last().Reason != "OOMKilled" || len(p.Containers[0].Logs) != 1 {
+	if len(p.Containers) != 1 || p.Containers[0].Name != partial.NoContainer || p.Containers[0].Last().Reason != "OOMKilled" || len(p.Containers[0].Logs) != 1 {
 		t.Errorf("%+v", p.Containers)
 	}
 }
@@ -259,7 +260,7 @@ func TestTableOfEvents(t *testing.T) {
 func TestRows(t *testing.T) {
 	const rows = "NAME   READY   STATUS             RESTARTS   AGE\nweb    0/1     CrashLoopBackOff   5          3m\ndb     1/1     Running            0          3d\n"
 	p := one(t, map[string]string{"pods.txt": rows})
-	if d := cmp.Diff(&evidence.Row{Status: "CrashLoopBackOff", Ready: 0, Of: 1, Restarts: 5, Age: 3 * 60e9}, p.Row); d != "" || p.Name() != "web" {
+	if d := cmp.Diff(&evidence.Row{Source: p.Source, Status: "CrashLoopBackOff", Ready: 0, Of: 1, Restarts: 5, Age: 3 * 60e9}, p.Row); d != "" || p.Name() != "web" {
 		t.Error(p.Name(), d)
 	}
 	if p := one(t, map[string]string{"pods.txt": rows, "describe.txt": description}); p.Row != nil {
@@ -299,15 +300,16 @@ func TestArchiveInAFolder(t *testing.T) {
 	}
 }
 
-// There is a line for each reason why input was not used. Notes of people need none.
+// There is a line for each reason why input was not used.
 func TestLeft(t *testing.T) {
 	files := map[string]string{"pod.yaml": awesome, "README.md": "# x", "ABOUT.txt": "x", "notes.txt": "x", "a.png": "\x89PNG"}
-	for i := range 9 {
-		files[fmt.Sprintf("x%d.txt", i)] = "x"
+	for i := range 19 {
+		files[fmt.Sprintf("x%02d.txt", i)] = "x"
 	}
 	dir := folder(t, files)
 	got := strings.ReplaceAll(strings.Join(read(t, Options{}, dir).Left(), "\n"), dir+"/", "")
-	want := `11 files are not used (ABOUT.txt, notes.txt, x0.txt, x1.txt, x2.txt, and 6 more): it is not named after a container of a pod beside it, as CONTAINER.log or CONTAINER.previous.log (istio-init, app, istio-proxy)
+	want := `21 files are not used (ABOUT.txt, notes.txt, x00.txt, x01.txt, x02.txt, x03.txt, x04.txt, x05.txt, x06.txt, x07.txt, x08.txt, x09.txt, x10.txt, x11.txt, x12.txt, x13.txt, x14.txt, x15.txt, x16.txt, x17.txt, and 1 more): it is not named after a container of a pod beside it, as CONTAINER.log or CONTAINER.previous.log (istio-init, app, istio-proxy)
+README.md is not used: it has sentences, and nothing that kubectl printed: put it in a block of its own, below the command
 a.png is not used: .png is neither the name of objects (.yaml, .yml, .json) nor of a log (.log, .txt, .out)`
 	lines := strings.Split(got, "\n")
 	slices.Sort(lines)
@@ -364,7 +366,7 @@ func TestCreators(t *testing.T) {
 	}
 }
 
-// Notes of people in Markdown are read if nothing else has the pod; a page without an object is never a log.
+// Notes of people in Markdown have the pod if nothing else has one; a page without an object is never a log.
 func TestNotes(t *testing.T) {
 	const note = "# it fails\n\n```yaml\napiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: shop}\nspec: {containers: [{name: app}]}\n```\n"
 	p := one(t, map[string]string{"ticket.md": note, "README.md": "# how to\nrun it\n", "app.log": "x\n", "others.txt": "NAME   READY   STATUS    RESTARTS   AGE\ndb     1/1     Running   0          3d\n"})
@@ -372,7 +374,7 @@ func TestNotes(t *testing.T) {
 		t.Errorf("%s: %+v", p.Name(), p.Containers)
 	}
 	s := read(t, Options{}, folder(t, map[string]string{"ticket.md": note, "README.md": "# how to\nrun it\n", "pod.yaml": strings.Replace(note[strings.Index(note, "apiVersion"):strings.LastIndex(note, "```")], "web-1", "web-2", 1)}))
-	if len(s.Pods) != 1 || s.Pods[0].Object.Name != "web-2" || len(s.Unused) > 0 {
+	if len(s.Pods) != 1 || s.Pods[0].Object.Name != "web-2" || len(s.Unused) != 2 {
 		t.Errorf("%+v %+v", s.Pods, s.Unused)
 	}
 }

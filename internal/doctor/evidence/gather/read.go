@@ -23,6 +23,7 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/archive"
 	"outrider.dev/internal/doctor/evidence/described"
+	"outrider.dev/internal/doctor/evidence/pasted"
 )
 
 // Options are the limits of [Read]. The zero value of a field means its default.
@@ -52,9 +53,6 @@ func Read(ctx context.Context, o Options, paths ...string) (*evidence.Set, error
 			return nil, err
 		}
 	}
-	if err := r.readNotes(); err != nil {
-		return nil, err
-	}
 	pods, unused := r.finish(ctx)
 	creators := r.creators()
 	if len(pods)+len(creators) == 0 {
@@ -66,6 +64,7 @@ func Read(ctx context.Context, o Options, paths ...string) (*evidence.Set, error
 	}
 	set := &evidence.Set{Pods: pods, Creators: creators, Unused: unused}
 	set.Owners, set.Configs = r.others()
+	r.noteUnused(set)
 	return set, nil
 }
 
@@ -74,21 +73,7 @@ type reader struct {
 	*bundle
 	o     Options
 	store *archive.Store
-	notes []func() error // files in Markdown, which are read only if no other one has a pod
-}
-
-// readNotes reads the notes of people, if nothing else has the object or the description of a pod: they may then have it.
-func (r *reader) readNotes() error {
-	for _, read := range r.notes {
-		described := slices.ContainsFunc(r.texts, func(t placedText) bool { return len(t.Objects) > 0 })
-		if described || len(r.pods)+len(r.parts)+len(r.works) > 0 {
-			return nil
-		}
-		if err := read(); err != nil {
-			return err
-		}
-	}
-	return nil
+	files []string // that were read
 }
 
 // An opener opens a text, and returns its size in bytes.
@@ -272,28 +257,30 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 		return nil
 	}
 	from := evidence.Source{Kind: evidence.FromLog, File: shown}
+	r.files = append(r.files, shown)
 	base := path.Base(file)
 	end := path.Ext(base)
 	trimmed := bytes.TrimLeft(head, " \t\r\n\ufeff")
 	switch {
 	case r.ofReport(base, head, in, from):
+		r.use(from)
 	case len(trimmed) == 0:
+		r.use(from) // it says that there is nothing
 		if slices.Contains(logEnds, end) && !strings.HasSuffix(base, ".insecure.log") {
 			r.addLog(open, folder, from, 0, -1).empty = true
 		}
 	case bytes.Contains(head, []byte("==== START logs for container ")):
 		return within(shown, r.sections(in, open, folder, from))
+	case slices.Contains(noteEnds, end), end != ".log" && slices.Contains(logEnds, end) && pasted.Is(head, false):
+		r.ticket(in, open, folder, from)
 	case slices.Contains(objectEnds, end), end == "" && isObject(trimmed):
 		r.readObjects(in, open, folder, from)
 	case slices.Contains(logEnds, end) && described.Is(head):
 		r.text(in, open, folder, from)
-	case end != ".log" && slices.Contains(logEnds, end) && objectsIn(head) != nil:
+	case end != ".log" && slices.Contains(logEnds, end) && pasted.ObjectsIn(head) != nil:
 		r.readObjects(in, open, folder, from)
-	case end == ".md": // notes of people, which need no note
-		if described.Is(head) || objectsIn(head) != nil {
-			r.notes = append(r.notes, func() error { return r.file(open, strings.TrimSuffix(file, end)+".txt", shown, folder) })
-		}
-	case strings.Contains(base, "stats") || end == ".prom": // Envoy's statistics are not used, and need no note
+	case strings.Contains(base, "stats") || end == ".prom":
+		r.unused(from, "statistics of Envoy are not read")
 	default:
 		if why := noLog(head, end); why != "" {
 			r.unused(from, "%s", why)
@@ -351,8 +338,8 @@ func (r *reader) readObjects(in io.Reader, open opener, folder string, from evid
 		r.unused(from, "%v", err)
 	case int64(len(data)) > r.o.Objects:
 		r.unused(from, "it has more than %d MiB of objects: give those of one namespace, or of one pod", r.o.Objects>>20)
-	case !slices.Contains(objectEnds, path.Ext(from.File)) && objectsIn(data) != nil: // perhaps with prose around them
-		r.parse(folder, from.File, objectsIn(data))
+	case !slices.Contains(objectEnds, path.Ext(from.File)) && pasted.ObjectsIn(data) != nil: // perhaps with prose around them
+		r.parse(folder, from.File, pasted.ObjectsIn(data))
 	default:
 		r.parse(folder, from.File, data)
 	}

@@ -4,16 +4,14 @@ import (
 	"cmp"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/described"
+	"outrider.dev/internal/doctor/evidence/partial"
 )
 
 // A placedText is a text of kubectl, with its folder. It may turn out to be the log of a container that wrote such a text.
@@ -48,30 +46,11 @@ func (r *reader) text(in io.Reader, open opener, folder string, from evidence.So
 	}
 }
 
-// objectsIn returns the part of a text that has objects: from the first line of one on, up to the end of a block of Markdown.
-func objectsIn(text []byte) []byte {
-	at := firstObject.FindIndex(text)
-	if at == nil {
-		return nil
-	}
-	text = text[at[0]:]
-	if end := fence.FindIndex(text); end != nil {
-		text = text[:end[0]]
-	}
-	return text
-}
-
-var (
-	firstObject = regexp.MustCompile(`(?m)^(?:apiVersion: v1[ \t]*\r?\n(?:kind|items|metadata):|kind: (?:Pod|List)[ \t]*\r?$|(?:init)?[cC]ontainerStatuses:[ \t]*\r?$)`)
-	fence       = regexp.MustCompile("(?m)^(?:```|~~~)")
-)
-
 // addTexts adds the objects and events of the texts. A text with the name of a container's log is such a log.
 func (b *bundle) addTexts() {
 	gone := map[int]bool{}
 	for _, t := range b.texts {
-		isLog := slices.ContainsFunc(b.near(t.folder, t.name), func(p *evidence.Pod) bool { return t.name.containerIn(p) != nil })
-		if !isLog {
+		if t.log < 0 || !b.isLog(t.folder, t.name) {
 			gone[t.log] = true
 		}
 	}
@@ -82,20 +61,23 @@ func (b *bundle) addTexts() {
 			}
 		}
 	}
+	b.addRows(gone) // before the events, of which a table does not name the namespace
 	for _, t := range b.texts {
 		if gone[t.log] {
 			b.describedEvents(t, "", t.Events)
 		}
 	}
-	b.addRows(gone)
 	b.addNodes(gone)
 	b.addAges()
+	b.startingRows()
+	b.loggedPods()
 	at := -1
 	b.logs = slices.DeleteFunc(b.logs, func(l placedLog) bool {
-		if at++; gone[at] {
+		at++
+		if gone[at] || l.dropped {
 			b.addBeside(l, nil)
 		}
-		return gone[at]
+		return gone[at] || l.dropped
 	})
 	b.looseLogs(func(p *evidence.Pod) []byte {
 		i := slices.IndexFunc(b.texts, func(t placedText) bool { return t.from.File == p.Source.File })
@@ -109,7 +91,12 @@ func (b *bundle) addTexts() {
 // describedObject adds a pod or a workload. A pod whose object is there too keeps that, which shows more.
 func (b *bundle) describedObject(t placedText, o described.Object) {
 	from := evidence.Source{Kind: evidence.FromPod, File: t.from.File, Line: o.Line}
-	self := evidence.About(o.Kind, o.Meta.Namespace, cmp.Or(o.Meta.Name, NoName))
+	if unnamed := o.Pod != nil && o.Meta.Name == "" && t.log < 0; unnamed {
+		o.Meta.Name, o.Meta.Namespace = t.name.pod, cmp.Or(o.Meta.Namespace, t.name.namespace)
+		o.Pod.Name, o.Pod.Namespace = o.Meta.Name, o.Meta.Namespace
+	}
+	self := evidence.About(o.Kind, o.Meta.Namespace, cmp.Or(o.Meta.Name, partial.NoName))
+	b.use(from)
 	if o.Pod == nil {
 		meta := o.Meta
 		b.owners[self] = evidence.Owner{Kind: o.Kind, Name: meta.Name, Object: &meta}
@@ -118,7 +105,7 @@ func (b *bundle) describedObject(t placedText, o described.Object) {
 		b.describedEvents(t, self, o.Events)
 		return
 	}
-	p := shortened(o.Pod, from, false)
+	p := partial.Pod(o.Pod, from, false)
 	p.Omitted.Hooks = true
 	if !o.Whole {
 		p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromPod, What: "the end of the description", Why: "the text was cut off: it shows no events"})
@@ -131,8 +118,11 @@ func (b *bundle) describedObject(t placedText, o described.Object) {
 	for i := range b.pods {
 		if other := b.pods[i].Pod; other.Object.Name == p.Object.Name && (other.Object.Namespace == p.Object.Namespace || p.Object.Namespace == "") {
 			b.pods[i].folders = append(b.pods[i].folders, t.folder)
-			if other.Omitted.Hooks && !other.Omitted.Spec && restarts(p) > restarts(other) {
+			switch {
+			case other.Omitted.Hooks && !other.Omitted.Spec && restarts(p) > restarts(other):
 				b.pods[i].Pod = p // the same pod, described later
+			case other.Omitted.Hooks:
+				*other = *partial.Completed(other, p)
 			}
 			b.describedEvents(t, evidence.About("Pod", other.Object.Namespace, other.Object.Name), o.Events)
 			return
@@ -158,7 +148,7 @@ func (b *bundle) describedEvents(t placedText, self string, events []described.E
 			to = evidence.About(e.Kind, cmp.Or(e.Namespace, b.namespaceOf(e.Kind, e.Name)), e.Name)
 		}
 		out := evidence.Event{Reason: e.Reason, Message: e.Message, About: to, Container: e.Container, Reporter: e.From, Count: e.Count, Source: evidence.Source{Kind: evidence.FromEvent, File: t.from.File, Line: e.Line}}
-		b.events = append(b.events, podEvent{Event: out, text: true, first: e.First, last: e.Last})
+		b.events = append(b.events, podEvent{Aged: partial.Aged{Event: out, Oldest: e.First, Newest: e.Last}, text: true})
 	}
 }
 
@@ -176,6 +166,11 @@ func (b *bundle) namespaceOf(kind, name string) string {
 			}
 		}
 	}
+	for _, e := range b.events {
+		if k, namespace, n := e.Object(); k == kind && n == name && namespace != "" && !slices.Contains(found, namespace) {
+			found = append(found, namespace)
+		}
+	}
 	for _, key := range slices.Sorted(maps.Keys(b.works)) {
 		if w := b.works[key]; w.Kind == kind && w.Name == name && !slices.Contains(found, w.Namespace) {
 			found = append(found, w.Namespace)
@@ -187,17 +182,22 @@ func (b *bundle) namespaceOf(kind, name string) string {
 	return ""
 }
 
+// A row is a line of kubectl get pods, with its text.
+type row struct {
+	described.Row
+	placedText
+}
+
 // addRows adds the lines of kubectl get pods, if there is nothing else. Of several, those that are well are left out,
-// unless all are; then those that never restarted.
+// unless all are; then those that never restarted. A pod of which there is no status has its line.
 func (b *bundle) addRows(of map[int]bool) {
-	if len(b.pods) > 0 || len(b.works) > 0 {
-		return
-	}
-	type row struct {
-		described.Row
-		placedText
-	}
 	var all, ill, restarted []row
+	gone := 0 // logs that are texts of kubectl
+	for i, l := range b.logs {
+		if of[i] || l.dropped {
+			gone++
+		}
+	}
 	for _, t := range b.texts {
 		for _, r := range t.Pods {
 			if !of[t.log] {
@@ -212,16 +212,41 @@ func (b *bundle) addRows(of map[int]bool) {
 			}
 		}
 	}
+	if len(b.pods) > 0 || len(b.works) > 0 {
+		b.rowsOf(all)
+		return
+	}
 	switch {
 	case len(ill) > 0:
 		all = ill
-	case len(restarted) > 0 && len(b.logs) > len(of): // with logs, which are of the one that restarted
+	case len(restarted) > 0 && len(b.logs) > gone: // with logs, which are of the one that restarted
 		all = restarted
 	}
 	for _, r := range all {
-		p := &evidence.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}, Source: evidence.Source{Kind: evidence.FromPod, File: r.from.File, Line: r.Line},
-			Omitted: evidence.Omitted{Meta: true, Spec: true, Hooks: true}, Row: &evidence.Row{Status: r.Status, Ready: r.Ready, Of: r.Of, Restarts: r.Restarts, Age: r.Age.Least}}
+		r.Namespace = cmp.Or(r.Namespace, b.namespaceOf("Pod", r.Name))
+		p := &evidence.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}, Source: r.evidence().Source,
+			Omitted: evidence.Omitted{Meta: true, Spec: true, Hooks: true}, Row: r.evidence()}
 		b.pod(r.folder, p)
+	}
+}
+
+func (r row) evidence() *evidence.Row {
+	from := evidence.Source{Kind: evidence.FromPod, File: r.from.File, Line: r.Line}
+	return &evidence.Row{Source: from, Status: r.Status, Ready: r.Ready, Of: r.Of, Restarts: r.Restarts, Age: r.Age.Least}
+}
+
+// rowsOf gives pods of which there is no status, as that was cut off, the lines that have it.
+func (b *bundle) rowsOf(rows []row) {
+	for _, p := range b.pods {
+		s := p.Object.Status
+		if len(s.ContainerStatuses)+len(s.InitContainerStatuses)+len(s.Conditions) > 0 || s.Phase != "" || s.Reason != "" || p.Row != nil {
+			continue
+		}
+		for _, r := range rows {
+			if r.Name == p.Object.Name && (r.Namespace == "" || p.Object.Namespace == "" || r.Namespace == p.Object.Namespace) {
+				p.Row = r.evidence()
+			}
+		}
 	}
 }
 
@@ -243,119 +268,10 @@ func (b *bundle) addAges() {
 	for _, t := range b.texts {
 		for _, r := range t.Pods {
 			for _, p := range b.pods {
-				if p.Row == nil && p.Object.Name == r.Name && (r.Namespace == "" || p.Object.Namespace == r.Namespace) && shows(r, p.Object.Status.ContainerStatuses) {
+				if p.Row == nil && p.Object.Name == r.Name && (r.Namespace == "" || p.Object.Namespace == r.Namespace) && partial.Shows(r.Ready, r.Of, r.Restarts, p.Object.Status.ContainerStatuses) {
 					p.Listed = max(p.Listed, r.Age.Least)
 				}
 			}
-		}
-	}
-}
-
-// shows reports whether a line of kubectl get pods has the state of some containers.
-func shows(r described.Row, all []corev1.ContainerStatus) bool {
-	ready, restarts := 0, 0
-	for _, c := range all {
-		restarts += int(c.RestartCount)
-		if c.Ready {
-			ready++
-		}
-	}
-	return len(all) == r.Of && ready == r.Ready && restarts == r.Restarts
-}
-
-// ofContainer finds the container of an event of a text whose message names none: the only one that has the probe that
-// failed, or the image, or that waits.
-func ofContainer(p *evidence.Pod, e *evidence.Event) {
-	if e.Container != "" {
-		return
-	}
-	var probed, atPort, others []string
-	for _, c := range slices.Concat(p.Object.Spec.InitContainers, p.Object.Spec.Containers) {
-		if probe := probeOf(c, e.Message); probe != nil {
-			probed = append(probed, c.Name)
-			if at := portOf(probe); at != "" && strings.Contains(e.Message, at) {
-				atPort = append(atPort, c.Name)
-			}
-		}
-		if c.Image != "" && strings.Contains(e.Message, `"`+c.Image+`"`) {
-			others = append(others, c.Name)
-		}
-	}
-	if len(others) == 0 && (e.Reason == "Failed" || e.Reason == "BackOff") {
-		for _, c := range p.Containers {
-			if c.Waiting != nil && c.Waiting.Reason != "PodInitializing" {
-				others = append(others, c.Name)
-			}
-		}
-	}
-	for _, found := range [][]string{atPort, probed, others} {
-		if len(found) == 1 {
-			e.Container = found[0]
-			return
-		}
-	}
-}
-
-// probeOf returns the probe of a container whose failure a message reports; nil: it has none.
-func probeOf(c corev1.Container, message string) *corev1.Probe {
-	switch {
-	case strings.HasPrefix(message, "Liveness probe "):
-		return c.LivenessProbe
-	case strings.HasPrefix(message, "Readiness probe "):
-		return c.ReadinessProbe
-	case strings.HasPrefix(message, "Startup probe "):
-		return c.StartupProbe
-	}
-	return nil
-}
-
-// portOf returns the port of a probe as it stands in the messages of its failures; empty: it has none, or one with a name.
-func portOf(p *corev1.Probe) string {
-	switch {
-	case p.HTTPGet != nil && p.HTTPGet.Port.IntValue() > 0:
-		return ":" + p.HTTPGet.Port.String() + "/"
-	case p.TCPSocket != nil && p.TCPSocket.Port.IntValue() > 0:
-		return ":" + p.TCPSocket.Port.String() + ":"
-	}
-	return ""
-}
-
-// dated places the events of a text. The time of the text is the start of a container plus the age of the event that
-// reports it. If no such event is there, or if they contradict each other, the times stay unknown, and the events keep
-// the order of the lines.
-func dated(p *evidence.Pod, events []podEvent) {
-	var from, until time.Time // of the text
-	for _, e := range events {
-		c := p.Container(e.Container)
-		if c == nil || e.Reason != "Started" || e.Count != c.Restarts+1 || e.last.Error == 0 {
-			continue
-		}
-		r := c.Last()
-		if r == nil || !r.Started.Known() || r.Number != c.Restarts {
-			continue
-		}
-		begin, end := r.Started.At.Add(e.last.Least), r.Started.Latest().Add(e.last.Least+e.last.Error)
-		if from.IsZero() || begin.After(from) {
-			from = begin
-		}
-		if until.IsZero() || end.Before(until) {
-			until = end
-		}
-	}
-	if from.IsZero() || !from.Before(until) {
-		return
-	}
-	p.Taken = evidence.Time{At: from, Error: until.Sub(from), Clock: evidence.NodeClock}
-	place := func(a described.Age) evidence.Time {
-		if a.Error == 0 {
-			return evidence.Time{}
-		}
-		begin := from.Add(-a.Least - a.Error)
-		return evidence.Time{At: begin, Error: until.Add(-a.Least).Sub(begin), Clock: evidence.NodeClock}
-	}
-	for i := range events {
-		if events[i].Reporter == "kubelet" {
-			events[i].First, events[i].Last = place(events[i].first), place(events[i].last)
 		}
 	}
 }
