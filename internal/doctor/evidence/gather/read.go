@@ -240,6 +240,7 @@ func (r *reader) inner(ctx context.Context, root *os.Root, file, shown string) (
 var (
 	objectEnds = []string{".yaml", ".yml", ".json"}
 	logEnds    = []string{".log", ".txt", ".out", ""}
+	runEnds    = []string{".tail", ".err", ".prev", ".previous", ".old", ".last"} // of logs whose names say which part or run it is
 )
 
 // file determines the kind of a file by its name and content, and reads it.
@@ -282,7 +283,7 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 	case strings.Contains(base, "stats") || end == ".prom":
 		r.unused(from, "statistics of Envoy are not read")
 	default:
-		if why := noLog(head, end); why != "" {
+		if why := noLog(head, base); why != "" {
 			r.unused(from, "%s", why)
 			r.addBeside(logIn(open, folder, from, 0, -1), head)
 		} else {
@@ -309,7 +310,8 @@ func (r *reader) ofReport(base string, head []byte, in io.Reader, from evidence.
 var otherTable = regexp.MustCompile(`^\s*(?:NAMESPACE[ \t]+)?NAME[ \t]{2,}(?:[A-Z][-A-Z() ]*[ \t]{2,})*AGE\b`)
 
 // noLog returns the reason why a file is not a log, or an empty string if it may be one.
-func noLog(head []byte, end string) string {
+func noLog(head []byte, base string) string {
+	end := path.Ext(base)
 	switch {
 	case archive.Compressed(head):
 		return "it is compressed: give it by itself, or decompress it"
@@ -319,7 +321,7 @@ func noLog(head []byte, end string) string {
 		return "it is no archive of tar or gzip, or one without files"
 	case otherTable.Match(head):
 		return "a table of kubectl get: only those of pods, nodes and events are read"
-	case !slices.Contains(logEnds, end):
+	case !slices.Contains(logEnds, end) && !slices.Contains(runEnds, end) && !strings.Contains(base, ".log."):
 		return fmt.Sprintf("%s is neither the name of objects (%s) nor of a log (.log, .txt, .out)", end, strings.Join(objectEnds, ", "))
 	}
 	return ""
