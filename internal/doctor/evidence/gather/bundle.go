@@ -63,7 +63,7 @@ type placedMissing struct {
 }
 
 type podEvent struct {
-	partial.Aged // the ages are those of an event of a text
+	partial.Aged // with ages only if a text has the event
 	uid, id      string
 	text         bool // it was read from a text, so that it may be one of the others
 }

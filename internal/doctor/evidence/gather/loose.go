@@ -88,7 +88,7 @@ func (b *bundle) uncounted(p *evidence.Pod, l placedLog) *evidence.Container {
 	return nil
 }
 
-// starting are the STATUS of pods of which no container runs yet. waiting are those that one container has.
+// starting are the STATUS of pods of which no container runs yet. waiting has the STATUS of one container.
 var (
 	starting = regexp.MustCompile(`^(?:Pending|ContainerCreating|PodInitializing|Init:0/\d+)$`)
 	waiting  = regexp.MustCompile(`^(?:ImagePullBackOff|ErrImagePull|ErrImageNeverPull|InvalidImageName|CrashLoopBackOff|CreateContainer(?:Config)?Error|RunContainerError)$`)

@@ -165,17 +165,7 @@ func Read(text []byte) (out []Piece) {
 			continue
 		}
 		if p.Of != "" {
-			for _, r := range rows {
-				if strings.HasPrefix(r.Name, p.Of+"-") && (p.Pod == "" || p.Pod == r.Name) {
-					p.Pod, p.Namespace = r.Name, cmp.Or(p.Namespace, r.Namespace)
-				} else if strings.HasPrefix(r.Name, p.Of+"-") { // of several pods
-					p.Pod = ""
-					break
-				}
-			}
-			if p.Pod == "" && strings.HasPrefix(pod, p.Of+"-") {
-				p.Pod, p.Namespace = pod, cmp.Or(p.Namespace, namespace)
-			}
+			p.ofWorkload(rows, pod, namespace)
 			continue
 		}
 		if p.Pod == "" && (p.Form != Text || !isTable(p.Text)) && (p.Namespace == "" || namespace == "" || p.Namespace == namespace) {
@@ -183,6 +173,23 @@ func Read(text []byte) (out []Piece) {
 		}
 	}
 	return out
+}
+
+// ofWorkload finds the pod of a log of a workload: the only one of the rows, or else the one that the text is about.
+func (p *Piece) ofWorkload(rows []described.Row, pod, namespace string) {
+	if strings.HasPrefix(pod, p.Of+"-") {
+		p.Pod, p.Namespace = pod, cmp.Or(p.Namespace, namespace)
+	}
+	for _, r := range rows {
+		switch {
+		case !strings.HasPrefix(r.Name, p.Of+"-") || r.Name == p.Pod:
+		case p.Pod != "": // of several pods
+			p.Pod = ""
+			return
+		default:
+			p.Pod, p.Namespace = r.Name, cmp.Or(p.Namespace, r.Namespace)
+		}
+	}
 }
 
 // isTable reports whether a text of kubectl has rows alone, which name their objects.

@@ -182,37 +182,7 @@ func byLine(text string, _ command) (all []status, _ string) {
 			}
 			continue
 		}
-		s, rest := status{"name": m[1]}, line
-		outside := ""
-		for len(rest) > 0 {
-			i := strings.Index(rest, "map[")
-			if j := strings.IndexByte(rest, '{'); i < 0 || j >= 0 && j < i {
-				i = j
-			}
-			if i < 0 {
-				break
-			}
-			v, after := tree(strings.TrimRight(rest[i:], "\r\n"))
-			if v == nil {
-				break
-			}
-			label := strings.ToLower(rest[:i])
-			outside += rest[:i] + " "
-			field := "state"
-			if strings.Contains(label, "last") || !strings.Contains(label, "state") && s["state"] != nil {
-				field = "lastState"
-			}
-			s[field], rest = v, after
-		}
-		outside = strings.TrimPrefix(strings.TrimLeft(outside+rest, " \t>\"'"), m[1])
-		for field, p := range map[string]*regexp.Regexp{"restartCount": restarts, "ready": ready} {
-			if m := p.FindStringSubmatch(outside); m != nil {
-				s.set(field, m[1])
-			}
-		}
-		if m := number.FindAllStringSubmatch(outside, 2); s["restartCount"] == nil && len(m) == 1 {
-			s.set("restartCount", m[0][1])
-		}
+		s := ofLine(line, m[1])
 		if s["state"] != nil || s["lastState"] != nil {
 			if all = append(all, s); len(all) == mostStates {
 				break
@@ -220,6 +190,42 @@ func byLine(text string, _ command) (all []status, _ string) {
 		}
 	}
 	return all, ""
+}
+
+// ofLine reads the status of a container from its line.
+func ofLine(line, name string) status {
+	s, rest := status{"name": name}, line
+	outside := ""
+	for len(rest) > 0 {
+		i := strings.Index(rest, "map[")
+		if j := strings.IndexByte(rest, '{'); i < 0 || j >= 0 && j < i {
+			i = j
+		}
+		if i < 0 {
+			break
+		}
+		v, after := tree(strings.TrimRight(rest[i:], "\r\n"))
+		if v == nil {
+			break
+		}
+		label := strings.ToLower(rest[:i])
+		outside += rest[:i] + " "
+		field := "state"
+		if strings.Contains(label, "last") || !strings.Contains(label, "state") && s["state"] != nil {
+			field = "lastState"
+		}
+		s[field], rest = v, after
+	}
+	outside = strings.TrimPrefix(strings.TrimLeft(outside+rest, " \t>\"'"), name)
+	for field, p := range map[string]*regexp.Regexp{"restartCount": restarts, "ready": ready} {
+		if m := p.FindStringSubmatch(outside); m != nil {
+			s.set(field, m[1])
+		}
+	}
+	if m := number.FindAllStringSubmatch(outside, 2); s["restartCount"] == nil && len(m) == 1 {
+		s.set("restartCount", m[0][1])
+	}
+	return s
 }
 
 var (
