@@ -100,8 +100,6 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"any folder is the volume's":                    {File: "facts/mounts.go", From: `strings.HasPrefix(path.Clean(file), folder+"/")`, To: `strings.HasPrefix(file, folder)`, Tests: "TestLimitsOfRules"},
 		"a volume that is mounted is missing":           {File: "facts/mounts.go", From: `m == nil || slices.ContainsFunc(spec.VolumeMounts, func(v corev1.VolumeMount) bool { return within(m[1], v.MountPath) })`, To: `m == nil`, Tests: "TestLimitsOfRules"},
 		"another file is the socket":                    {File: "chain/port.go", From: `strings.HasPrefix(absolute.FindString(told.Text)+m.File, m.File)`, To: `true`, Tests: "TestLimitsOfRules"},
-		"an eviction explains nothing":                  {File: "state.go", From: `m.OfPod && ended && r.Number == c.Last().Number`, To: `false`, Tests: "TestEndOfAPodExplainsItsContainers"},
-		"an eviction explains what never started":       {File: "state.go", From: `m.OfPod && ended && r.Number == c.Last().Number`, To: `ended`, Tests: "TestEndOfAPodExplainsItsContainers"},
 		"the oldest message of a pull counts":           {File: "state.go", From: `slices.Backward(s.QuoteEvents(c.Name, "Failed"))`, To: `slices.All(s.QuoteEvents(c.Name, "Failed"))`, Tests: "TestPulls"},
 		"any end in a Job with a deadline is one by it": {File: "once.go", From: `r.Finished.At.Unix() >= start.Unix()+*limit`, To: `true`, Tests: "TestLimitsOfRules"},
 		"a captured probe proves that nothing listens":  {File: "probe.go", From: `s.Proxy != nil && s.Capture.None == "" && !said`, To: `false`},

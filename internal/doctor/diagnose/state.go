@@ -42,7 +42,6 @@ func podEnded(s *subject) (out []result.Finding) {
 
 // containerState finds containers that wait or ended for a reason that is none of their own.
 func containerState(s *subject) (out []result.Finding) {
-	ended := len(podEnded(s)) > 0
 	for _, c := range s.Containers {
 		if w := c.Waiting; w != nil && w.Reason != "" {
 			message := cmp.Or(w.Message, s.LastMessage(c.Name, "Failed"))
@@ -64,9 +63,6 @@ func containerState(s *subject) (out []result.Finding) {
 		}
 		for _, r := range c.Runs {
 			m, known := states.Find(states.Terminated, r.Reason, r.Message)
-			if m.OfPod && ended && r.Number == c.Last().Number {
-				break // the pod's own status says how it ended
-			}
 			if known && m.Code != "" {
 				out = append(out, s.stateOf(m, c.Name, r.Reason, r.Message))
 				break

@@ -309,7 +309,7 @@ var tidyStops = []stopCase{
 	{
 		name: "evicted, and a refused flush of a pod without a proxy", grace: 60,
 		status: "  conditions:\n  - {type: DisruptionTarget, status: \"True\", reason: TerminationByKubelet, message: \"Pod was terminated in response to imminent node shutdown.\", lastTransitionTime: \"2026-11-28T13:45:32Z\"}\n",
-		logs:   map[string]string{"app": "2026-11-28T13:45:32.911Z level=INFO msg=\"signal received\" signal=terminated\n2026-11-28T13:45:33.010Z level=WARN msg=\"last flush failed\" err=\"dial tcp 10.44.9.3:4317: connect: connection refused\"\n2026-11-28T13:45:33.011Z level=INFO msg=bye\n"},
+		logs:   map[string]string{"app": "2026-11-28T13:45:40.010Z level=WARN msg=\"last flush failed\" err=\"dial tcp 10.44.9.3:4317: connect: connection refused\"\n2026-11-28T13:45:40.011Z level=INFO msg=bye\n"},
 		want:   "evicted", also: "no dependency-down",
 	},
 	{

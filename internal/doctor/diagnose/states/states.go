@@ -21,7 +21,6 @@ type Meaning struct {
 	Code     finding.Code // empty: no fault by itself
 	Sentence string       // {c} is the container, {image} its image
 	Remedy   string       // {again}: whether another pod comes
-	OfPod    bool         // of a run: a consequence of the end of the whole pod, which the pod's status explains if it has a reason
 }
 
 // Find returns the meaning of a reason with a message, and false if the table has none.
@@ -90,10 +89,10 @@ var Terminated = []Meaning{
 	{Reason: "OOMKilled"}, // rules of their own
 	{Reason: "ContainerCannotRun", Code: "container-not-created", Sentence: "{c} cannot be started"},
 	{Reason: "StartError", Code: "container-not-created", Sentence: "{c} cannot be started"},
-	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "{c} was ended since the pod's deadline passed", Remedy: "see what it still did then; if that is right, raise activeDeadlineSeconds", OfPod: true},
-	{Reason: "ContainerStatusUnknown", Code: "node-lost", Sentence: "how {c} ended is not known: the kubelet lost sight of it, and made up its exit code", Remedy: "see why the pod ended: whether it was evicted, and whether the node restarted or ran out of disk space (kubectl describe node)", OfPod: true},
-	{Reason: "Unknown", Code: "node-lost", Sentence: "{c} ended with its node, or with the container runtime", Remedy: "see whether the node restarted (kubectl describe node); the pod has no fault", OfPod: true},
-	{Reason: "Evicted", Code: "evicted", Sentence: "{c} was ended when the pod was evicted", Remedy: "{again}", OfPod: true},
+	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "{c} was ended since the pod's deadline passed", Remedy: "see what it still did then; if that is right, raise activeDeadlineSeconds"},
+	{Reason: "ContainerStatusUnknown", Code: "node-lost", Sentence: "how {c} ended is not known: the kubelet lost sight of it, and made up its exit code", Remedy: "see why the pod ended: whether it was evicted, and whether the node restarted or ran out of disk space (kubectl describe node)"},
+	{Reason: "Unknown", Code: "node-lost", Sentence: "{c} ended with its node, or with the container runtime", Remedy: "see whether the node restarted (kubectl describe node); the pod has no fault"},
+	{Reason: "Evicted", Code: "evicted", Sentence: "{c} was ended when the pod was evicted", Remedy: "{again}"},
 }
 
 // Pod has the reasons of pods that ended, or that a node did not admit. Source: pkg/kubelet (lifecycle, eviction,
