@@ -39,7 +39,7 @@ var (
 )
 
 // disagreed lists the seeds whose pods once revealed a disagreement of the tools. The short form includes them.
-var disagreed = []uint64{161, 309, 342, 476, 803, 1197, 1258}
+var disagreed = []uint64{9, 83, 107, 161, 309, 342, 476, 803, 1197, 1258}
 
 func (e effort) seeds() (out []uint64) {
 	for seed := e.first; seed <= e.last; seed++ {

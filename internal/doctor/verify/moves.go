@@ -316,8 +316,12 @@ func heldFor(p startup.Plan, late map[string]bool) (out []string) {
 // slowStops returns the containers that, by the plan, must end before other containers, and whose stop takes an
 // unknown time: containers with a preStop hook of unknown length, sidecars, and the containers for which these
 // sidecars wait. The stop of other containers has a known end: SIGKILL at the end of the grace period, or the end of
-// a preStop sleep.
+// a preStop sleep. A grace period that is too short for an order is over before any container has stopped, so that of
+// none it is assumed that it ends in time.
 func slowStops(q Question) (out []string) {
+	if !q.Pod.OrdersStops() {
+		return nil
+	}
 	edges := q.Plan.Expand().Edges
 	first := func(name string) bool {
 		return slices.ContainsFunc(edges, func(e startup.Edge) bool { return e.To == name && e.After != startup.Completed })

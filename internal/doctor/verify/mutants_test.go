@@ -41,6 +41,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"every container is as good as started": {File: "reduce.go", From: `v.Starting && !n.faultsLeft()`, To: `true`, Tests: "TestReducedSearchAgrees"},
 		"health never matters":                  {File: "moves.go", From: `!c.healthMatters(&c.node, name)`, To: `!c.full`, Tests: "TestReducedSearchAgrees"},
 		"a preStop outlasts the grace":          {File: "moves.go", From: `!c.outlastsGrace(at)`, To: `true`, Tests: "TestExplore"},
+		"a period without an order has an end":  {File: "moves.go", From: `!q.Pod.OrdersStops()`, To: `false`, Tests: "TestExplore"},
 		"a sleep never returns":                 {File: "moves.go", From: `sleeps(a) && c.now >= a.At+a.Timeout`, To: `false`, Tests: "TestExplore"},
 		"a restart that nothing follows":        {File: "judge.go", From: `v.Edge.By == startup.Gate`, To: `true`, Tests: "TestExplore"},
 	})

@@ -147,8 +147,8 @@ func TestWhatOutlastsTheGracePeriod(t *testing.T) {
 		plan string
 		want []string
 	}{
-		"none": {kubelet.Pod{Containers: []kubelet.Container{sleeps("web", 8*sec), {Name: "app"}, {Name: "cache"}}}, gates, nil},
-		"it and those behind its gates, also indirectly": {kubelet.Pod{Containers: []kubelet.Container{sleeps("web", 9*sec), {Name: "app"}, {Name: "cache"}}},
+		"none": {kubelet.Pod{Containers: []kubelet.Container{sleeps("web", 7*sec), {Name: "app"}, {Name: "cache"}}}, gates, nil},
+		"it and those behind its gates, also indirectly": {kubelet.Pod{Containers: []kubelet.Container{sleeps("web", 8*sec), {Name: "app"}, {Name: "cache"}}},
 			gates, []string{"web", "app", "cache"}},
 		"not those before it": {kubelet.Pod{Containers: []kubelet.Container{{Name: "web"}, sleeps("app", 9*sec), {Name: "cache"}}}, gates, []string{"app", "cache"}},
 		"no container by another mechanism": {kubelet.Pod{Containers: []kubelet.Container{sleeps("web", 9*sec), {Name: "app"}}},
