@@ -31,15 +31,17 @@ var notations = compile(
 	`(?i)\bhost=(?P<host>[0-9a-z._-]+)\)\(port=(?P<port>\d{1,5})\)`,                                                                           // MariaDB
 	`(?i)\bDomain\("(?P<host>[0-9a-z._-]+)"\)\), port: Some\((?P<port>\d{1,5})\)`,                                                             // Rust's url
 	`(?i)\bhost *= "(?P<host>[0-9a-z._-]+)",? +port *= (?P<port>\d{1,5})`,
-	`(?i)\bhost, port: (?P<host>[0-9a-z._-]+), (?P<port>\d{1,5})`,                                                                                            // JavaMail
-	`(?i)address: '(?P<host>[0-9a-f.:]+)', (?:remote)?port: (?P<port>\d{1,5})`,                                                                               // Node
-	`\{"(?P<host>[0-9A-Za-z._-]+)",(?P<port>\d{1,5})\}`,                                                                                                      // Erlang
-	`(?i)(?P<host>[0-9a-z._-]+)(?:\[(?P<addr>\d+\.\d+\.\d+\.\d+|[0-9a-f]*:[0-9a-f]*:[0-9a-f:.]*)\]:| \[(?P<addr2>\d+\.\d+\.\d+\.\d+)\] )(?P<port>\d{1,5})\b`, // Postfix, nc
-	`(?i)(?P<host>[0-9a-z._-]+)/(?P<addr>\d+\.\d+\.\d+\.\d+) (?:\(port )?(?P<port>\d{2,5})\b`,                                                                // OkHttp, Oracle
-	`(?i)(?P<host>[0-9a-z._-]+):(?P<port>\d{1,5}) \((?P<addr>\d+\.\d+\.\d+\.\d+)\)`,                                                                          // apt
-	`(?i)\b(?P<host>[a-z][0-9a-z._-]*) \((?P<addr>\d+\.\d+\.\d+\.\d+):(?P<port>\d{1,5})\)`,                                                                   // BusyBox
-	`(?i)\b(?P<addr>\d+\.\d+\.\d+\.\d+):(?P<port>\d{1,5}) \((?P<host>[a-z][0-9a-z._-]*)\)`,                                                                   // pgx
-	`(?i)['"«»](?P<host>[0-9a-z.:_-]+)['"«»] ?\((?P<addr>[0-9a-f.:]+)\)\D{1,12}(?P<port>\d{2,5})\b`,                                                          // libpq, in any language
+	`(?i)\bhost, port: (?P<host>[0-9a-z._-]+), (?P<port>\d{1,5})`,                                                                                                                                              // JavaMail
+	`(?i)"(?:remote_?|peer_?)?addr(?:ess)?" ?: ?"(?:(?P<v6>[0-9a-f]*:[0-9a-f:.]*)|(?P<host>[0-9a-z._-]+))", ?(?:"\w+" ?: ?(?:"[^"]{0,60}"|-?\d+), ?){0,3}"(?:remote_?|peer_?)?port" ?: ?"?(?P<port>\d{1,5})`,   // fields of an error: Node, pino
+	`(?i)"(?:remote_?|peer_?)?port" ?: ?"?(?P<port>\d{1,5})"?, ?(?:"\w+" ?: ?(?:"[^"]{0,60}"|-?\d+), ?){0,3}"(?:remote_?|peer_?)?addr(?:ess)?" ?: ?"(?:(?P<v6>[0-9a-f]*:[0-9a-f:.]*)|(?P<host>[0-9a-z._-]+))"`, // the same, in the order of the alphabet
+	`(?i)address: '(?P<host>[0-9a-f.:]+)', (?:remote)?port: (?P<port>\d{1,5})`,                                                                                                                                 // Node
+	`\{"(?P<host>[0-9A-Za-z._-]+)",(?P<port>\d{1,5})\}`,                                                                                                                                                        // Erlang
+	`(?i)(?P<host>[0-9a-z._-]+)(?:\[(?P<addr>\d+\.\d+\.\d+\.\d+|[0-9a-f]*:[0-9a-f]*:[0-9a-f:.]*)\]:| \[(?P<addr2>\d+\.\d+\.\d+\.\d+)\] )(?P<port>\d{1,5})\b`,                                                   // Postfix, nc
+	`(?i)(?P<host>[0-9a-z._-]+)/(?P<addr>\d+\.\d+\.\d+\.\d+) (?:\(port )?(?P<port>\d{2,5})\b`,                                                                                                                  // OkHttp, Oracle
+	`(?i)(?P<host>[0-9a-z._-]+):(?P<port>\d{1,5}) \((?P<addr>\d+\.\d+\.\d+\.\d+)\)`,                                                                                                                            // apt
+	`(?i)\b(?P<host>[a-z][0-9a-z._-]*) \((?P<addr>\d+\.\d+\.\d+\.\d+):(?P<port>\d{1,5})\)`,                                                                                                                     // BusyBox
+	`(?i)\b(?P<addr>\d+\.\d+\.\d+\.\d+):(?P<port>\d{1,5}) \((?P<host>[a-z][0-9a-z._-]*)\)`,                                                                                                                     // pgx
+	`(?i)['"«»](?P<host>[0-9a-z.:_-]+)['"«»] ?\((?P<addr>[0-9a-f.:]+)\)\D{1,12}(?P<port>\d{2,5})\b`,                                                                                                            // libpq, in any language
 	`(?i)['"]?(?P<host>[0-9a-z.:_-]+)['"]? ?(?:\((?P<addr>[0-9a-f.:]+)\))?(?:,|、)? ?(?:port|ポート|端口|puerto|porta) ?(?P<port>\d{1,5})`,
 	`(?i)(?P<host>[0-9a-z._-]+) \((?P<name>[0-9a-z._-]+)\)\|(?P<addr>[0-9a-f.:]+)\|:(?P<port>\d{1,5})`,
 	`(?i)(?P<host>[0-9a-z._-]+)?/\[?(?P<addr>[0-9a-f]*:[0-9a-f:.]*|\d+\.\d+\.\d+\.\d+)\]?:(?P<port>\d{1,5})\b`, // Java: name/address
