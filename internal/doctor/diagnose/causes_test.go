@@ -92,16 +92,21 @@ func TestOtherFailuresBeforeTheProxyIsReady(t *testing.T) {
 		return map[string]string{"web.previous.log": text, "web.log": "fine\n", proxy + ".log": log}
 	}
 	checkCauses(t, map[string]cause{
-		"a name":                     {spec: kuma, status: byKuma, files: on("kuma-sidecar", again, up), want: "found startup-race", sure: result.Likely, says: "web looked up a name before its proxy, which answers its DNS queries, was ready, got no answer, and ended (exit code 1)"},
-		"a name, and an answer":      {spec: kuma, status: byKuma, files: on("kuma-sidecar", strings.Replace(again, "EAI_AGAIN", "ENOTFOUND", 1), up), want: "found name-not-resolved"},
-		"a name of another server":   {spec: strings.Replace(kuma, "--redirect-dns, ", "", 1), status: byKuma, files: on("kuma-sidecar", again, up), want: "found name-not-resolved"},
-		"a name when it was ready":   {spec: kuma, status: byKuma, files: on("kuma-sidecar", again, strings.Replace(up, "13:00:14", "13:00:10", 1)), want: "found name-not-resolved"},
-		"a reset":                    {spec: istio, status: byIstio, files: on("istio-proxy", reset, ready), want: "found startup-race", sure: result.Likely, says: "web made a call before its proxy was ready, was cut off, and ended (exit code 1)", findings: 1},
-		"503":                        {spec: istio, status: byIstio, files: on("istio-proxy", strings.Replace(reset, "read: connection reset by peer", "503 Service Unavailable", 1), ready), want: "found startup-race", says: "was told that the destination is not available", findings: 1},
-		"no time of readiness":       {spec: istio, status: byIstio, files: on("istio-proxy", "connection reset\n", ""), want: "undecided startup-race", sure: result.Possible, says: "undecided; possibly: startup race"},
-		"long after the start":       {spec: istio, status: statusWith(isReady, "web", late, "istio-proxy", running), files: on("istio-proxy", strings.Replace(reset, "13:00:11", "13:30:11", 1), ready), want: "found app-crash", says: "connection reset by peer"},
-		"of a port that is left out": {spec: strings.Replace(istio, `-i, "*"`, `-i, "*", -o, "8080"`, 1), status: byIstio, files: on("istio-proxy", reset, ready), want: "found app-crash"},
-		"words of a deadline":        {spec: istio, status: byIstio, files: on("istio-proxy", "context deadline exceeded\n", ""), want: "found app-crash"},
+		"a name":                        {spec: kuma, status: byKuma, files: on("kuma-sidecar", again, up), want: "found startup-race", sure: result.Likely, says: "web looked up a name before its proxy, which answers its DNS queries, was ready, got no answer, and ended (exit code 1)"},
+		"a name, and an answer":         {spec: kuma, status: byKuma, files: on("kuma-sidecar", strings.Replace(again, "EAI_AGAIN", "ENOTFOUND", 1), up), want: "found name-not-resolved"},
+		"a name of another server":      {spec: strings.Replace(kuma, "--redirect-dns, ", "", 1), status: byKuma, files: on("kuma-sidecar", again, up), want: "found name-not-resolved"},
+		"a name when it was ready":      {spec: kuma, status: byKuma, files: on("kuma-sidecar", again, strings.Replace(up, "13:00:14", "13:00:10", 1)), want: "found name-not-resolved"},
+		"a name, and an abort":          {spec: kuma, status: strings.Replace(byKuma, "exitCode: 1,", "exitCode: 134, signal: 6,", 1), files: on("kuma-sidecar", again, up), want: "found startup-race", sure: result.Likely, says: "ended (exit code 134, signal 6)"},
+		"a name, and a kill":            {spec: kuma, status: strings.Replace(byKuma, "exitCode: 1,", "exitCode: 137, signal: 9,", 1), files: on("kuma-sidecar", again, up), want: "found name-not-resolved"},
+		"a name, by an annotation":      {spec: strings.Replace(kuma, "--redirect-dns, ", "", 1), meta: `, annotations: {kuma.io/builtindns: enabled}`, status: byKuma, files: on("kuma-sidecar", again, up), want: "found startup-race"},
+		"a name, by Istio's setting":    {spec: strings.Replace(istio, "{name: istio-proxy}", `{name: istio-proxy, env: [{name: ISTIO_META_DNS_CAPTURE, value: "true"}]}`, 1), status: byIstio, files: on("istio-proxy", again, ready), want: "found startup-race"},
+		"a name, a setting that is off": {spec: strings.Replace(istio, "{name: istio-proxy}", `{name: istio-proxy, env: [{name: ISTIO_META_DNS_CAPTURE, value: "false"}]}`, 1), status: byIstio, files: on("istio-proxy", again, ready), want: "found name-not-resolved"},
+		"a reset":                       {spec: istio, status: byIstio, files: on("istio-proxy", reset, ready), want: "found startup-race", sure: result.Likely, says: "web made a call before its proxy was ready, was cut off, and ended (exit code 1)", findings: 1},
+		"503":                           {spec: istio, status: byIstio, files: on("istio-proxy", strings.Replace(reset, "read: connection reset by peer", "503 Service Unavailable", 1), ready), want: "found startup-race", says: "was told that the destination is not available", findings: 1},
+		"no time of readiness":          {spec: istio, status: byIstio, files: on("istio-proxy", "connection reset\n", ""), want: "undecided startup-race", sure: result.Possible, says: "undecided; possibly: startup race"},
+		"long after the start":          {spec: istio, status: statusWith(isReady, "web", late, "istio-proxy", running), files: on("istio-proxy", strings.Replace(reset, "13:00:11", "13:30:11", 1), ready), want: "found app-crash", says: "connection reset by peer"},
+		"of a port that is left out":    {spec: strings.Replace(istio, `-i, "*"`, `-i, "*", -o, "8080"`, 1), status: byIstio, files: on("istio-proxy", reset, ready), want: "found app-crash"},
+		"words of a deadline":           {spec: istio, status: byIstio, files: on("istio-proxy", "context deadline exceeded\n", ""), want: "found app-crash"},
 	})
 }
 

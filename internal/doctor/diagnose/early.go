@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
@@ -39,6 +40,9 @@ func (s *subject) earlyRace(app *evidence.Container) (result.Finding, calls.Call
 	return surest(all, func(y calls.Call) (result.Finding, bool) { return s.judgeEarly(app, by[y.Failure], y) })
 }
 
+// abort is SIGABRT, by which a runtime ends its own program after an error that nothing handles: .NET, C++, Rust.
+const abort = 6
+
 // judgeEarly decides whether a call failed since the proxy was not ready. The run must have ended by it: what goes on after
 // such a failure is usual.
 func (s *subject) judgeEarly(app *evidence.Container, e early, y calls.Call) (result.Finding, bool) {
@@ -47,11 +51,11 @@ func (s *subject) judgeEarly(app *evidence.Container, e early, y calls.Call) (re
 	text := y.Quote.Text
 	name := e.failure == calls.Unresolved
 	switch {
-	case s.Proxy == nil, s.Capture.Parks, effect.Ended == nil || effect.Ended.Signal != 0, effect.Recurs != nil, e.says != nil && !e.says.MatchString(text), e.not != nil && e.not.MatchString(text):
+	case s.Proxy == nil, s.Capture.Parks, effect.Ended == nil || effect.Ended.Signal != 0 && effect.Ended.Signal != abort, effect.Recurs != nil, e.says != nil && !e.says.MatchString(text), e.not != nil && e.not.MatchString(text):
 		return result.Finding{}, false
 	case e.failure == calls.TimedOut && (!y.To.Known() || y.Presumed): // it may be no call
 		return result.Finding{}, false
-	case name && !s.Capture.Resolves, !name && fate.Taken == no, s.listensAnyway(fate, y):
+	case name && s.Capture.Resolves == "", !name && fate.Taken == no, s.listensAnyway(fate, y):
 		return result.Finding{}, false
 	}
 	run := s.Active(fate.Listening)
@@ -73,6 +77,10 @@ func (s *subject) judgeEarly(app *evidence.Container, e early, y calls.Call) (re
 	}
 	f.Sentence = fmt.Sprintf("startup race: %s %s before its proxy%s was ready, %s", app.Name, e.did, role, effect)
 	f.Disproof = fmt.Sprintf("a line of %s that says it was ready before %s", s.Proxy.Name, result.Instant(y.At))
+	if name {
+		f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "%s", s.Capture.Resolves))
+		f.Evidence = append(f.Evidence, s.Said.In(run.Number, facts.Answers)...)
+	}
 	if run.Started.Known() {
 		f.Evidence = append(f.Evidence, s.Quote(run.Started, "%s started", s.Proxy.Name))
 	}

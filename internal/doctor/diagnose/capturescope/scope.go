@@ -33,8 +33,8 @@ type Scope struct {
 	Parks  bool             // connections wait until the proxy listens
 	// Presumed: nothing shows that there is a capture, only that there may be one in what was left out.
 	Presumed bool
-	Own      bool // the proxy is of no mesh that is known here: applications may call it by its own port, too
-	Resolves bool // the proxy answers the DNS queries of the pod
+	Own      bool   // the proxy is of no mesh that is known here: applications may call it by its own port, too
+	Resolves string // the setting by which the proxy answers the DNS queries of the pod; empty: it does not
 }
 
 // Of returns the scope of a pod. It reads the arguments of the init container that writes the rules, or the
@@ -208,22 +208,40 @@ func Ambient(pod *corev1.Pod) bool {
 	return pod.Annotations["ambient.istio.io/redirection"] == "enabled" || pod.Labels["istio.io/dataplane-mode"] == "ambient"
 }
 
-// resolves reports whether the DNS queries of a pod go to its proxy: by the flags of the rules, the settings of Istio's
-// and Kuma's proxy, or a name server that is the pod itself. Sources: istio.io (DNS proxying), kuma.io (data plane DNS),
-// developer.hashicorp.com (Consul DNS with transparent proxies).
-func resolves(pod *corev1.Pod, proxy string, in capture.Intent) bool {
-	local := pod.Spec.DNSConfig != nil && slices.ContainsFunc(pod.Spec.DNSConfig.Nameservers, func(n string) bool { return strings.HasPrefix(n, "127.") || n == "::1" })
-	byEnv := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
-		return c.Name == proxy && slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
-			return (e.Name == "ISTIO_META_DNS_CAPTURE" || e.Name == "KUMA_DNS_ENABLED") && e.Value == "true"
-		})
-	})
-	byInit := slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
-		return c.Name == "kuma-init" && slices.ContainsFunc(c.Args, func(a string) bool {
-			return strings.HasPrefix(a, "--redirect-dns") || strings.HasPrefix(a, "--redirect-all-dns-traffic")
-		})
-	})
-	return in.DNS != capture.DNSOff || local || byEnv || byInit || pod.Annotations["kuma.io/builtin-dns"] == "enabled"
+// resolves returns the setting by which the DNS queries of a pod go to its proxy, empty if they do not: flags of the rules,
+// settings of Istio's and Kuma's proxy, or a name server that is the pod itself. Sources: istio.io (DNS proxying), kuma.io
+// (data plane DNS, annotations), developer.hashicorp.com (Consul DNS with transparent proxies).
+func resolves(pod *corev1.Pod, proxy string, in capture.Intent) string {
+	for _, c := range pod.Spec.InitContainers {
+		for _, a := range slices.Concat(c.Command, c.Args) {
+			if c.Name == "kuma-init" && (strings.HasPrefix(a, "--redirect-dns") || strings.HasPrefix(a, "--redirect-all-dns-traffic")) {
+				return fmt.Sprintf("%s has %s", c.Name, a)
+			}
+		}
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, e := range c.Env {
+			if c.Name == proxy && (e.Name == "ISTIO_META_DNS_CAPTURE" || e.Name == "KUMA_DNS_ENABLED") && e.Value == "true" {
+				return fmt.Sprintf("%s has %s=%s", c.Name, e.Name, e.Value)
+			}
+		}
+	}
+	for _, name := range []string{"kuma.io/builtin-dns", "kuma.io/builtindns"} {
+		if v := pod.Annotations[name]; v == "enabled" || v == "true" {
+			return fmt.Sprintf("the annotation %s is %s", name, v)
+		}
+	}
+	if c := pod.Spec.DNSConfig; c != nil {
+		for _, n := range c.Nameservers {
+			if strings.HasPrefix(n, "127.") || n == "::1" {
+				return "the pod's name server is " + n
+			}
+		}
+	}
+	if in.DNS != capture.DNSOff {
+		return "the capture's rules send DNS queries to " + proxy
+	}
+	return ""
 }
 
 // consulUser is the user ID of consul-dataplane.

@@ -38,6 +38,7 @@ const (
 	OfCapture      Topic = "capture"    // whether it is in place
 	Uncaptured     Topic = "uncaptured" // connections did not come to the proxy
 	Unreached      Topic = "unreached"  // the destination of a call
+	Answers        Topic = "answers"    // it begins to answer DNS queries
 	Stops          Topic = "stops"
 	Crash          Topic = "crash"
 	ProbeFailed    Topic = "probe-failed"    // the agent asked an application's probe in the kubelet's place
@@ -60,6 +61,7 @@ var topics = []evidence.Pattern{
 	{Name: string(Unreached), Any: []string{"delayed_connect_error", "delayed connect error", "remote_connection_failure", "remote connection failure"}},
 	{Name: string(Unreached), Any: []string{"linkerd_reconnect: failed to connect"}, Only: func(line []byte) bool { return ofLinkerd.Match(line) }},
 	{Name: string(Unreached), Any: []string{" uf,", " uf ", ",uf "}, Only: func(line []byte) bool { return connectFailed.Match(line) }},
+	{Name: string(Answers), Any: []string{"starting dns server", "dns server at "}},
 	{Name: string(Stops), Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully", "starting shutdown", "quitquitquit", "terminate request", "shutdown request", "stopping dataplane"}},
 	{Name: string(Crash), Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
 	{Name: string(ProbeFailed), Any: []string{"request to probe app failed"}},
