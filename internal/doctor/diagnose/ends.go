@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,6 +147,7 @@ func ownCrash(s *subject) (out []result.Finding) {
 				continue // it never ran, its node lost it, or the kubelet ended it
 			}
 			f := s.crash(app, r)
+			s.calledBefore(&f, app.Name, r)
 			if q, a, tried := s.unreachedBefore(app.Name, r); tried {
 				f.Code, f.Evidence = "dependency-down", append(f.Evidence, q)
 				f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy did not reach what it called", app.Name, facts.ExitText(r))
@@ -157,6 +159,20 @@ func ownCrash(s *subject) (out []result.Finding) {
 		}
 	}
 	return out
+}
+
+// calledBefore quotes, against a finding that a run ended by itself, the last call that failed in its last minute, and that
+// the run got over by its log.
+func (s *subject) calledBefore(f *result.Finding, app string, r evidence.Run) {
+	for _, y := range slices.Backward(s.Calls.Of(app, r.Number)) {
+		if least, _, ok := r.Finished.Since(y.Last); ok && least <= time.Minute {
+			f.Disproof = "a signal from outside just before its end, or that it waited for this call"
+			if !slices.Contains(f.Evidence, y.Quote) {
+				f.Against = append(f.Against, y.Quote)
+			}
+			return
+		}
+	}
 }
 
 // unreachedBefore returns the line of the proxy's log about a destination that it did not reach in the last minute of a

@@ -48,3 +48,43 @@ func TestANameThatTheProxyShouldAnswer(t *testing.T) {
 		},
 	})
 }
+
+// A run that ends since no try got an address for a name ended by that, whatever its last words: they say that it ends, and
+// not why. The name is in the line, or in a URL just before. A reason of its own, a success, or other work between is another
+// cause, and then no finding says that no call failed just before the end.
+func TestNamesWithoutAnAddressAtTheEnd(t *testing.T) {
+	const (
+		spec = "containers: [{name: web}]"
+		warn = "2026-03-02T13:00:11.%s00Z WARN try %s of https://feeds.paper.example/v1: %s\n"
+		last = "2026-03-02T13:00:11.900Z CRITICAL no page for today, exiting\n"
+	)
+	tries := func(says string) (all string) {
+		for _, n := range []string{"1", "3", "5"} {
+			all += strings.NewReplacer("%s00Z", n+"00Z", "try %s", "try "+n, "%s", says).Replace(warn)
+		}
+		return all
+	}
+	slow := strings.NewReplacer("13:00:11.1", "13:00:20.1", "13:00:11.3", "13:00:31.3", "13:00:11.5", "13:00:42.5", "13:00:11.6", "13:00:43.6", "13:00:11.9", "13:00:54.9")
+	status := statusWith("", "web", strings.Replace(endedOnce, "13:00:12", "13:00:55", 1))
+	ends := func(text string) map[string]string { return map[string]string{"web.log": slow.Replace(text)} }
+	again := "[Errno -3] Temporary failure in name resolution"
+	trace := "Traceback (most recent call last):\n  File \"/app/run.py\", line 9, in main\n    f(socket.getaddrinfo(host, 443))\nsocket.gaierror: [Errno -3] Try again\n"
+	named := "web could not resolve the name feeds.paper.example"
+	checkCauses(t, map[string]cause{
+		"Python":                  {spec: spec, status: status, files: ends(tries(again) + last), want: "found name-not-resolved", says: named},
+		"Go":                      {spec: spec, status: status, files: ends(tries("dial tcp: lookup feeds.paper.example on 10.96.0.10:53: server misbehaving") + last), want: "found name-not-resolved", says: named},
+		"Java":                    {spec: spec, status: status, files: ends(tries("java.net.UnknownHostException: feeds.paper.example: Name or service not known") + strings.Replace(last, "exiting", "terminating", 1)), want: "found name-not-resolved", says: named},
+		"the trace alone":         {spec: spec, status: status, files: ends("2026-03-02T13:00:11.100Z INFO https://other.example/a done\n2026-03-02T13:00:11.200Z INFO one\n2026-03-02T13:00:11.200Z INFO two\n2026-03-02T13:00:11.300Z INFO three\n2026-03-02T13:00:11.300Z INFO https://feeds.paper.example/v1\n2026-03-02T13:00:11.900Z ERROR " + trace), want: "found name-not-resolved", says: "web could not resolve "},
+		"a URL just before":       {spec: spec, status: status, files: ends("2026-03-02T13:00:11.100Z INFO https://other.example/a done\n" + strings.Repeat("2026-03-02T13:00:11.200Z INFO one\n", 5) + "2026-03-02T13:00:11.500Z INFO get https://feeds.paper.example/v1\n2026-03-02T13:00:11.900Z FATAL getaddrinfo: Temporary failure in name resolution\n"), want: "found name-not-resolved", says: named},
+		"and a trace":             {spec: spec, status: status, files: ends(tries(again) + strings.Replace(last, ", exiting", "", 1) + trace), want: "found name-not-resolved", says: named},
+		"giving up":               {spec: spec, status: status, files: ends(tries(again) + "2026-03-02T13:00:11.900Z ERROR no feed after 3 attempts\n"), want: "found name-not-resolved", says: named},
+		"a reason of its own":     {spec: spec, status: status, files: ends(tries(again) + "2026-03-02T13:00:11.900Z FATAL environment variable FEED_KEY is not set, exiting\n"), want: "found app-crash", says: "FEED_KEY"},
+		"a panic":                 {spec: spec, status: status, files: ends(tries(again) + "2026-03-02T13:00:11.900Z panic: index out of range [3]\n"), want: "found app-crash", says: "index out of range"},
+		"it was resolved later":   {spec: spec, status: status, files: ends(tries(again) + "2026-03-02T13:00:11.600Z INFO connected to feeds.paper.example\n" + last), want: "found app-crash"},
+		"one try, and other work": {spec: spec, status: status, files: ends("2026-03-02T13:00:11.100Z WARN https://feeds.paper.example/v1: " + again + "\n2026-03-02T13:00:11.5Z INFO next\n2026-03-02T13:00:11.900Z CRITICAL no table for orders, exiting\n"), want: "found app-crash"},
+	})
+	r := diagnoseFiles(t, map[string]string{"web.log": slow.Replace(tries(again) + "2026-03-02T13:00:11.900Z panic: index out of range [3]\n"), "pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: shop, creationTimestamp: \"2026-03-02T13:00:08Z\"}\nspec: {" + spec + "}\nstatus: {phase: Running, " + status + "}\n"})
+	if f := r.Findings[0]; strings.HasPrefix(f.Disproof, "a failed call") || len(f.Against) == 0 {
+		t.Errorf("a call failed in its last minute: it would be disproved by %s; against it: %v", f.Disproof, f.Against)
+	}
+}

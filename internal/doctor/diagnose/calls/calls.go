@@ -4,6 +4,7 @@ package calls
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -45,6 +46,7 @@ type Call struct {
 	Quote     evidence.Quote
 	More      int  // number of similar lines after the first one
 	Undated   bool // the line has no time of its own
+	line      int  // the number of the last similar line
 }
 
 func (c Call) String() string {
@@ -216,23 +218,37 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		at := momentOf(p, by, l, h, last, h.Line.Likely)
 		if i, seen := first[k]; seen {
 			c[i].More++
-			c[i].Last = at
+			c[i].Last, c[i].line = at, h.Line.Number
 			continue
 		}
-		// The lines of a stack trace repeat its first line.
+		// The lines of a stack trace repeat its first line, or tell again what failed before that line.
 		if before != nil && h.Line.Continues && before.Failure == k.failure {
 			if !before.To.Known() || before.Presumed && !presumed {
 				before.To, before.Presumed, before.Named = k.to, presumed, variable
+			}
+			if beginsAfter(h, before.line) {
+				before.Last, before.line = at, h.Line.Number
 			}
 			continue
 		}
 		first[k] = len(c)
 		c = append(c, Call{
 			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, Presumed: presumed, Named: variable, At: momentOf(p, by, l, h, last, h.Line.Time), Likely: at, Last: at,
-			Quote: l.Quote(h.Line, secrets), Undated: h.Line.Continues || !h.Line.Time.Known(),
+			Quote: l.Quote(h.Line, secrets), Undated: h.Line.Continues || !h.Line.Time.Known(), line: h.Line.Number,
 		})
 	}
 	return c
+}
+
+// beginsAfter reports whether the message that the line of a hit continues begins after a line; false, if its beginning is
+// too far away to be known.
+func beginsAfter(h evidence.Hit, line int) bool {
+	for _, head := range slices.Backward(h.Before) {
+		if !head.Continues {
+			return head.Number > line
+		}
+	}
+	return false
 }
 
 var (
@@ -284,6 +300,11 @@ var healthPorts = []uint16{contract.AdminPort, contract.StatusPort, contract.Rea
 // presume returns the destination of a call of which the log names none, if only one is likely: the address that the
 // environment has for such a server, the only one that the log named before, or the only one of the environment.
 func presume(p *evidence.Pod, container string, found []evidence.Hit, h evidence.Hit, secrets bool) (to doctor.Destination, variable *evidence.Quote, is bool) {
+	if Failure(h.Pattern) == Unresolved {
+		if to, is = nameNear(found, h.Line.Number); is {
+			return to, nil, true
+		}
+	}
 	kind, known := familyOf(h.Line.Text)
 	if known {
 		if to, variable = fromEnvironment(p, container, kind, secrets); variable != nil {
@@ -295,6 +316,27 @@ func presume(p *evidence.Pod, container string, found []evidence.Hit, h evidence
 	}
 	to, variable = fromEnvironment(p, container, family{}, secrets)
 	return to, variable, variable != nil
+}
+
+// nameNear returns the name in the last URL of the few lines before one, if they have no other name.
+func nameNear(found []evidence.Hit, line int) (to doctor.Destination, is bool) {
+	const few = 4
+	for _, h := range found {
+		if h.Pattern != addresses.Name || h.Line.Number >= line || h.Line.Number < line-few {
+			continue
+		}
+		for _, e := range endpoints(escapes.Replace(string(h.Line.Text))) {
+			name := cmp.Or(e.Name, e.Host)
+			if e.Network != "" || isAddress(name) || name == "localhost" {
+				continue
+			}
+			if to.Known() && to.Host != name {
+				return doctor.Destination{}, false
+			}
+			to.Host = name
+		}
+	}
+	return to, to.Known()
 }
 
 // throughProxy reports whether a failure is the answer of a proxy about its own call.

@@ -97,7 +97,7 @@ var unresolvedName = regexp.MustCompile(`(?i)(?:(?:getaddrinfo )?(?:ENOTFOUND|EA
 
 // noNames are words that stand where a name could.
 var noNames = []string{
-	"address", "addresses", "host", "hostname", "name", "information", "in", "for", "on", "the", "a", "of", "error", "failed", "unable", "resolving", "server", "target", "remote", "lookup", "took", "tcp", "udp",
+	"address", "addresses", "host", "hostname", "name", "information", "in", "for", "on", "the", "a", "of", "nor", "error", "failed", "unable", "resolving", "server", "target", "remote", "lookup", "took", "tcp", "udp",
 	"system", "errno", "code", "os", "generic",
 }
 

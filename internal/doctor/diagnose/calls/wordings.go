@@ -28,7 +28,7 @@ var phrases = []phrase{
 	{Unresolved, []string{
 		"no such host", "unknownhostexception", "name or service not known", "name resolution", "eai_again", "could not resolve host", "couldn't resolve", "name does not resolve", "nodename nor servname",
 		"unresolvedaddressexception", "host not found in upstream", "server misbehaving", "a record lookup error", "produced zero addresses", "unable to resolve host", "dns resolution failed", "no address associated with",
-		"failed to resolve", "failed to lookup address", "bad address '", "unknown mysql server host", "nxdomain", "could not translate host name",
+		"failed to resolve", "failed to lookup address", "bad address '", "gaierror:", "gaierror(", "servname not provided", "service not provided, or not known", "getaddrinfo failed", "getaddresses: getaddrinfo", "host not found (", "unknown mysql server host", "nxdomain", "could not translate host name",
 	}, nil},
 	{Unresolved, []string{"i/o timeout", "connection refused", "read udp"}, regexp.MustCompile(`\blookup \S+.*(?:i/o timeout|connection refused)|\bread udp\b`)},
 	{Unresolved, []string{"resource temporarily unavailable ("}, regexp.MustCompile(`unavailable \([^\s()]+:\d+\)`)}, // .NET, for EAI_AGAIN

@@ -175,7 +175,10 @@ func (c *Case) GotOver(y calls.Call) *evidence.Quote {
 }
 
 // OfConnections matches reasons of an end for which a call that failed may be a cause.
-var OfConnections = regexp.MustCompile(`(?i)connect|http|request|fetch|stream|host|time-?out|timed out|deadline|unavailable|unreachable|upstream|network|reset|closed|\beof\b|gateway|\b50[234]\b|socket|i/o`)
+var OfConnections = regexp.MustCompile(`(?i)connect|http|request|fetch|stream|host|time-?out|timed out|deadline|unavailable|unreachable|upstream|network|reset|closed|\beof\b|gateway|\b50[234]\b|socket|i/o|reachable|(?:not|n't|to) reach\b|\bretries\b|\b(?:retry|attempts?) \d|\d attempts\b|giving up|gave up`)
+
+// decides matches the words of a program that ends by its own decision. They say that it does, and not why.
+var decides = regexp.MustCompile(`(?i)\b(?:exit|abort|stopp|quitt|terminat|shutt)ing\b`)
 
 // patience is the least time between a warning about a call and another reason of an end that is none of its consequences.
 const patience = 5 * time.Second
@@ -201,6 +204,9 @@ func (c *Case) livedWith(y calls.Call, r evidence.Run) *evidence.Quote {
 	}
 	lasted, _, _ := y.Last.Since(y.Likely)
 	since, _, ok := end.Since(y.Last)
+	if every := lasted / time.Duration(max(y.More, 1)); y.More > 0 && ok && lasted <= near && since <= 2*every && decides.MatchString(told.Text) && why.Remedy(told.Text) == "" {
+		return nil // the next attempt was due, and no other reason is given
+	}
 	level := why.LevelOf(y.Quote.Text)
 	if y.To.Network == doctor.UDP || y.More > 0 && lasted > near || ok && since >= patience && level > why.NoLevel && level < why.Error {
 		return &q
