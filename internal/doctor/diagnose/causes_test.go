@@ -54,6 +54,7 @@ func TestWhatTheProxyDidNotReach(t *testing.T) {
 	const (
 		spec  = "containers: [{name: web}, {name: envoy}]"
 		uf    = `[2026-03-02T14:00:01.000Z] "POST /v3 HTTP/1.1" 503 URX,UF 611 167 12 - "-" "web/9" "id" "acquirer.pay" "10.43.77.15:9443"` + "\n"
+		uh    = `[2026-03-02T14:00:01.000Z] "POST /v3 HTTP/1.1" 503 UH no_healthy_upstream - "-" 0 19 0 - "-" "web/9" "id" "acquirer.pay:9443" "-" outbound|9443||acquirer.pay.svc.cluster.local - 10.43.7.1:9443 10.2.0.8:40112 - default` + "\n"
 		l5d   = `[3591.5s]  WARN ThreadId(01) outbound:proxy{addr=10.96.8.1:8080}:service{ns=stock name=stock port=8080}:endpoint{addr=10.244.3.7:8080}: linkerd_reconnect: Failed to connect error=endpoint 10.244.3.7:8080: Connection refused (os error 111)` + "\n"
 		bad   = "2026-03-02T14:00:02.000Z ERROR [502 Bad Gateway] during [GET] to [http://stock.stock:8080/v1]\n"
 		body  = "2026-03-02T14:00:01.100Z ERR status=503 body=\"upstream connect error or disconnect/reset before headers. reset reason: remote connection failure\"\n"
@@ -64,14 +65,18 @@ func TestWhatTheProxyDidNotReach(t *testing.T) {
 	linkerd := statusWith(isReady, "web", running, "linkerd-proxy", running)
 	ended := strings.Replace(strings.Replace(restarted, "13:00:12", "14:00:03", 1), "13:00:20", "14:00:05", 1)
 	checkCauses(t, map[string]cause{
-		"by Envoy":        {spec: spec, status: well, files: map[string]string{"web.log": body, "envoy.log": uf}, want: "found dependency-down", sure: result.Certain, says: "web called acquirer.pay (10.43.77.15:9443) through its proxy, which could not connect to it; the pod itself is healthy"},
-		"at another time": {spec: spec, status: well, files: map[string]string{"web.log": body, "envoy.log": strings.Replace(uf, "14:00", "13:50", 1)}, want: "found dependency-down", says: "web called its destination through its proxy"},
-		"by Linkerd":      {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": l5d}, want: "found dependency-down", sure: result.Likely, says: "web called stock.stock:8080 through its proxy"},
-		"502 by itself":   {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": ""}, want: "nothing"},
-		"another port":    {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": strings.ReplaceAll(l5d, "8080", "9090")}, want: "nothing"},
-		"near the end":    {spec: spec, status: statusWith(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": stops, "envoy.log": uf}, want: "found dependency-down", says: "acquirer.pay"},
-		"long before":     {spec: spec, status: statusWith(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": stops, "envoy.log": strings.Replace(uf, "14:00", "13:30", 1)}, want: "found app-crash"},
-		"a panic":         {spec: spec, status: statusWith(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": boom, "envoy.log": uf}, want: "found app-crash", says: "panic: index out of range"},
+		"by Envoy":           {spec: spec, status: well, files: map[string]string{"web.log": body, "envoy.log": uf}, want: "found dependency-down", sure: result.Certain, says: "web called acquirer.pay (10.43.77.15:9443) through its proxy, which could not connect to it; the pod itself is healthy"},
+		"at another time":    {spec: spec, status: well, files: map[string]string{"web.log": body, "envoy.log": strings.Replace(uf, "14:00", "13:50", 1)}, want: "found dependency-down", says: "web called its destination through its proxy"},
+		"by Linkerd":         {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": l5d}, want: "found dependency-down", sure: result.Likely, says: "web called stock.stock:8080 through its proxy"},
+		"no endpoint":        {spec: spec, status: well, files: map[string]string{"web.log": strings.Replace(body, "upstream connect error or disconnect/reset before headers. reset reason: remote connection failure", "no healthy upstream", 1)}, want: "found dependency-down", sure: result.Certain, says: "web called its destination through its proxy, which knew no healthy endpoint of it"},
+		"UH":                 {spec: spec, status: well, files: map[string]string{"web.log": "2026-03-02T14:00:01.100Z ERR GET http://acquirer.pay:9443/v3: 503 Service Unavailable\n", "envoy.log": uh}, want: "found dependency-down", sure: result.Likely, says: "web called acquirer.pay:9443 through its proxy, which knew no healthy endpoint of it"},
+		"UH of another port": {spec: spec, status: well, files: map[string]string{"web.log": "2026-03-02T14:00:01.100Z ERR GET http://acquirer.pay:9444/v3: 503 Service Unavailable\n", "envoy.log": uh}, want: "nothing"},
+		"UH near the end":    {spec: spec, status: statusWith(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": stops, "envoy.log": uh}, want: "found dependency-down", says: "after its proxy knew no healthy endpoint of acquirer.pay.svc.cluster.local:9443"},
+		"502 by itself":      {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": ""}, want: "nothing"},
+		"another port":       {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": strings.ReplaceAll(l5d, "8080", "9090")}, want: "nothing"},
+		"near the end":       {spec: spec, status: statusWith(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": stops, "envoy.log": uf}, want: "found dependency-down", says: "acquirer.pay"},
+		"long before":        {spec: spec, status: statusWith(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": stops, "envoy.log": strings.Replace(uf, "14:00", "13:30", 1)}, want: "found app-crash"},
+		"a panic":            {spec: spec, status: statusWith(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": boom, "envoy.log": uf}, want: "found app-crash", says: "panic: index out of range"},
 	})
 }
 

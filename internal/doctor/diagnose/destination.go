@@ -115,7 +115,7 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (result.Findi
 			}
 		}
 	}
-	if row.sentence == reachesNot && s.isWell(app) {
+	if (row.sentence == reachesNot || row.sentence == noEndpoint) && s.isWell(app) {
 		f.Sentence += "; the pod itself is healthy"
 	}
 	if row.remedied != nil {
@@ -140,10 +140,34 @@ const (
 	unreachedByProxy
 )
 
-const reachesNot = "{app} called {to} through its proxy, which could not connect to it"
+// What a proxy says of a destination. Source of the second: envoyproxy.io, access logs, flag UH.
+const (
+	reachesNot = "{app} called {to} through its proxy, which could not connect to it"
+	noEndpoint = "{app} called {to} through its proxy, which knew no healthy endpoint of it"
+)
+
+// toNoEndpoint reports whether a call failed since the proxy knew no healthy endpoint of its destination, by the words of its
+// answer or by its log.
+func toNoEndpoint(s *subject, y calls.Call) bool {
+	_, a, tried := s.attempted(y)
+	return strings.Contains(strings.ToLower(y.Quote.Text), "no healthy upstream") || tried && a.None
+}
+
+// seeEndpoints sets the remedy for a destination without a healthy endpoint. Which of the reasons it is, the pod that calls
+// cannot show.
+func (s *subject) seeEndpoints(f *result.Finding, y calls.Call) {
+	f.Disproof = "an endpoint that was ready at that time, as the control plane gave it to the proxy"
+	f.Remedy = finding.Remedy{Sentence: "see whether the Service that was called has ready endpoints: pods that run, are ready and have its labels; with Istio, also the subsets and the outlierDetection of its DestinationRule"}
+	if parts := strings.Split(cmp.Or(y.To.Name, y.To.Host), "."); len(parts) > 2 && parts[2] == "svc" {
+		f.Remedy.Command = fmt.Sprintf("kubectl -n %s get endpointslices -l kubernetes.io/service-name=%s", parts[1], parts[0])
+	}
+}
 
 // farSides has the causes; the first row that fits counts.
 var farSides = []farSide{
+	{failure: calls.Upstream, when: toNoEndpoint, confidence: result.Certain, sentence: noEndpoint, quotes: []quoted{unreachedByProxy}, remedied: (*subject).seeEndpoints},
+	{failure: calls.Unavailable, when: toNoEndpoint, sentence: noEndpoint, quotes: []quoted{unreachedByProxy}, remedied: (*subject).seeEndpoints},
+	{failure: calls.Reset, taken: []doctor.Answer{perhaps, yes}, when: toNoEndpoint, sentence: noEndpoint, quotes: []quoted{unreachedByProxy}, remedied: (*subject).seeEndpoints},
 	{failure: calls.Upstream, confidence: result.Certain, sentence: reachesNot, quotes: []quoted{unreachedByProxy}},
 	{
 		failure:  calls.Ended,

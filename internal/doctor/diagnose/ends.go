@@ -193,6 +193,10 @@ func attempted(f *result.Finding, app string, r evidence.Run, a facts.Attempt) {
 	}
 	f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy could not connect to %s", app, facts.ExitText(r), a.To)
 	f.Remedy.Sentence = fmt.Sprintf("check whether %s runs, and let %s retry until it does", a.To, app)
+	if a.None {
+		f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy knew no healthy endpoint of %s", app, facts.ExitText(r), a.To)
+		f.Remedy.Sentence = fmt.Sprintf("see whether %s has ready endpoints, and let %s retry until it does", a.To, app)
+	}
 	if a.Took >= 2*time.Second {
 		f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy got no answer from %s within %s", app, facts.ExitText(r), a.To, facts.Duration(a.Took))
 		f.Remedy.Sentence = fmt.Sprintf("see whether %s runs, and answers from the node and from another pod: what drops the packets (a firewall, a NetworkPolicy, routing) is not in the evidence", a.To)

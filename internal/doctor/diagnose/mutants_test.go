@@ -24,6 +24,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a trace at the end tells of no later call":     {File: "calls/calls.go", From: `beginsAfter(h, before.line)`, To: `false`, Tests: "TestNamesWithoutAnAddressAtTheEnd"},
 		"a name stands in its own line alone":           {File: "calls/calls.go", From: `Failure(h.Pattern) == Unresolved`, To: `false`, Tests: "TestNamesWithoutAnAddressAtTheEnd"},
 		"an abort is an end from outside":               {File: "early.go", From: `effect.Ended.Signal != abort`, To: `true`, Tests: "TestOtherFailuresBeforeTheProxyIsReady"},
+		"what has no endpoint is not reached":           {File: "destination.go", From: `tried && a.None`, To: `false`, Tests: "TestWhatTheProxyDidNotReach"},
 		"what a passing test provokes is a cause":       {File: "calls/calls.go", From: `tests && isTested(h, last)`, To: `false`, Tests: "TestExplainedCalls"},
 		"no call of a test is a cause":                  {File: "calls/tested.go", From: `failsNext(slices.Concat(h.After, slices.DeleteFunc(slices.Clone(last), func(l evidence.Line) bool { return l.Number <= h.Line.Number })))`, To: `!true`, Tests: "TestExplainedCalls"},
 		"each word about a stop is an order":            {File: "chain/stops.go", From: `outside || bySignal.MatchString(q.Text)`, To: `true`, Tests: "TestExplainedCalls"},

@@ -11,7 +11,13 @@ import (
 // connectFailed matches a line of Envoy's access log with the flag UF: it made no connection to the destination.
 var connectFailed = regexp.MustCompile(`" \d{1,3} (?:[A-Z0-9]+,)*UF(?:,[A-Z0-9]+)* `)
 
+// noHealthy matches a line of Envoy's access log with the flag UH: it knew no healthy endpoint of the destination, and
+// tried none.
+var noHealthy = regexp.MustCompile(`" \d{1,3} (?:[A-Z0-9]+,)*UH(?:,[A-Z0-9]+)* `)
+
 var (
+	accessOf   = regexp.MustCompile(` outbound\|(\d{1,5})\|[^|\s]*\|([\w.-]+)`)
+	accessFor  = regexp.MustCompile(`"([a-zA-Z0-9][\w.:-]*)" "-"(?:\s|$)`)
 	accessTo   = regexp.MustCompile(`"([\w.:-]*)" "((?:\[[0-9a-f:]+\]|[\w.-]+):\d{1,5})"(?: (?:outbound\||PassthroughCluster|BlackHoleCluster|[\w|.-]+ )|\s*$)`)
 	accessTook = regexp.MustCompile(`" \d{1,3} [A-Z0-9,]+ (?:\S+ \S+ "[^"]*" )?\d+ \d+ (\d{1,9}) `)
 	// ofLinkerd matches what Linkerd's proxy says of an endpoint, and of the service that it is of.
@@ -23,6 +29,7 @@ var (
 type Attempt struct {
 	To   string // name (address:port), or one of them; empty: the line does not name it
 	Took time.Duration
+	None bool // it knew no healthy endpoint, and so tried none
 }
 
 // AttemptOf reads a line of Envoy's access log, in the format of Envoy or of Istio, or one of Linkerd's proxy. It returns
@@ -35,6 +42,15 @@ func AttemptOf(line string) (a Attempt, ok bool) {
 		if m := timedOut.FindStringSubmatch(m[5]); m != nil {
 			a.Took = milliseconds(m[1] + "000")
 		}
+		return a, true
+	}
+	if noHealthy.MatchString(line) && !strings.Contains(line, " inbound|") {
+		if m := accessOf.FindStringSubmatch(line); m != nil {
+			a.To = m[2] + ":" + m[1]
+		} else if m := accessFor.FindStringSubmatch(line); m != nil {
+			a.To = m[1]
+		}
+		a.None = true
 		return a, true
 	}
 	if !connectFailed.MatchString(line) {
@@ -51,8 +67,9 @@ func AttemptOf(line string) (a Attempt, ok bool) {
 	return a, true
 }
 
-// refusedInbound match what proxies say of a port of their own pod that refused them: Linkerd's, also in versions before 2.10,
-// and Envoy's access log in the formats of Istio, Kuma and Consul, which name the cluster or the local address.
+// refusedInbound match what proxies say of a port of their own pod that refused them: Linkerd's, also in versions
+// before 2.10, and Envoy's access log in the formats of Istio, Kuma and Consul, which name the cluster or the local
+// address.
 var refusedInbound = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\binbound\S*?:server\{port=(\d{1,5})\}.*connection refused`),
 	regexp.MustCompile(`(?i)error occurred trying to connect: connection refused[^\n]*\(address: (?:127\.0\.0\.1|\[::1\]):(\d{1,5})\)`),

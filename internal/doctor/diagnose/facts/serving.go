@@ -61,6 +61,7 @@ var topics = []evidence.Pattern{
 	{Name: string(Unreached), Any: []string{"delayed_connect_error", "delayed connect error", "remote_connection_failure", "remote connection failure"}},
 	{Name: string(Unreached), Any: []string{"linkerd_reconnect: failed to connect"}, Only: func(line []byte) bool { return ofLinkerd.Match(line) }},
 	{Name: string(Unreached), Any: []string{" uf,", " uf ", ",uf "}, Only: func(line []byte) bool { return connectFailed.Match(line) }},
+	{Name: string(Unreached), Any: []string{" uh,", " uh ", ",uh "}, Only: func(line []byte) bool { a, is := AttemptOf(string(line)); return is && a.None }},
 	{Name: string(Answers), Any: []string{"starting dns server", "dns server at "}},
 	{Name: string(Stops), Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully", "starting shutdown", "quitquitquit", "terminate request", "shutdown request", "stopping dataplane"}},
 	{Name: string(Crash), Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
