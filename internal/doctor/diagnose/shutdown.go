@@ -2,7 +2,9 @@ package diagnose
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
+	"time"
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/podspec"
@@ -128,6 +130,8 @@ func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (res
 	}
 	if quits {
 		s.callsAfterQuit(&f, s.Proxy.Name, next)
+	} else if asker, asked := s.askedToEnd(s.Proxy.Name, app); asked && c.after == yes {
+		s.endedByOther(&f, s.Proxy.Name, asker)
 	}
 	for _, c := range []string{s.Proxy.Name, app} {
 		if e, failed := s.LastEvent(c, "FailedPreStopHook"); failed {
@@ -207,4 +211,50 @@ func (s *subject) callsAfterQuit(f *result.Finding, helper, next string) {
 	f.Disproof = fmt.Sprintf("a call of %s that succeeded after the end of %s", f.Container, helper)
 	f.Patch, f.Change, f.Replay = "", "", nil
 	f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("let the script of %s end %s as its last step, after the calls that need it (trap on EXIT), or make %s a native sidecar and leave that step out", f.Container, helper, helper)}
+}
+
+// askedToEnd returns the container, other than a caller, that asked a helper to end by a request of its script, and false if
+// none did, several may have, or the helper says that a signal ended it. Who asks ends soon after it, or runs on.
+func (s *subject) askedToEnd(helper, caller string) (asker string, asked bool) {
+	h, last := s.Spec(helper), s.Container(helper).Last()
+	if h == nil || !s.endedByRequest(last) || !podspec.EndedByOthers(s.Object, h) {
+		return "", false
+	}
+	if stop, told := s.Stops(helper); told && chain.BySignal.MatchString(stop.Text) {
+		return "", false
+	}
+	for i := range s.Object.Spec.Containers {
+		c := &s.Object.Spec.Containers[i]
+		if c.Name == helper || c.Name == caller || !podspec.QuitsProxy(c) {
+			continue
+		}
+		if asker != "" {
+			return "", false
+		}
+		asker = c.Name
+	}
+	if asker == "" || s.Container(asker).Last() == nil {
+		return "", false
+	}
+	least, _, ended := last.Finished.Since(s.Container(asker).Last().Finished)
+	return asker, !ended || least <= time.Minute
+}
+
+// byRequest matches words of a program that ends since it was asked to by a request.
+var byRequest = regexp.MustCompile(`(?i)quitquitquit|\brequest|/shutdown|/exit`)
+
+// endedByOther changes the finding of a shutdown race to the container that asked the helper to end.
+func (s *subject) endedByOther(f *result.Finding, helper, asker string) {
+	f.Sentence = fmt.Sprintf("shutdown race: %s asked %s to end while %s still called it", asker, helper, f.Container)
+	f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "%s is set to ask %s to end", asker, helper))
+	stop, told := s.Stops(helper)
+	if told {
+		f.Evidence = append(f.Evidence, stop)
+	}
+	if !byRequest.MatchString(stop.Text) && f.Confidence == result.Certain {
+		f.Confidence = result.Likely
+	}
+	f.Disproof = fmt.Sprintf("another reason for the end of %s in its log", helper)
+	f.Patch, f.Change, f.Replay = "", "", nil
+	f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("let %s be asked to end only when %s has ended too, or make %s a native sidecar and leave the request of %s out", helper, f.Container, helper, asker)}
 }

@@ -79,12 +79,16 @@ func siblingStopped(s *subject) (out []result.Finding) {
 		}
 		for _, c := range s.Siblings(y.Container) {
 			next, quits := s.quitEarly(y.Container, c.Name)
-			if !s.Deleted() && s.Row == nil && !quits { // of which only a line is known, which may be of a later time
+			asker, asked := s.askedToEnd(c.Name, y.Container)
+			if !s.Deleted() && s.Row == nil && !quits && !asked { // of which only a line is known, which may be of a later time
 				continue
 			}
 			f, found := s.leftFirst(c, y)
-			if found && quits {
+			switch {
+			case found && quits:
 				s.callsAfterQuit(&f, c.Name, next)
+			case found && asked:
+				s.endedByOther(&f, c.Name, asker)
 			}
 			if found && !slices.ContainsFunc(out, func(g result.Finding) bool { return g.Container == f.Container }) {
 				out = append(out, f)

@@ -88,3 +88,33 @@ func TestNamesWithoutAnAddressAtTheEnd(t *testing.T) {
 		t.Errorf("a call failed in its last minute: it would be disproved by %s; against it: %v", f.Disproof, f.Against)
 	}
 }
+
+// A helper that a third container asked to end, while its caller still worked, is a race of the stop. Who asked is named if
+// only one can have asked, and the helper does not say that a signal ended it.
+func TestAHelperThatAnotherContainerEnds(t *testing.T) {
+	const (
+		ask    = `{name: first, command: [sh, -c, "work; curl -X POST localhost:9091/quitquitquit"]}`
+		job    = `restartPolicy: Never, containers: [` + ask + `, {name: web}, {name: cloud-sql-proxy, args: ["--port=5432", --quitquitquit]}]`
+		worked = "2026-03-02T13:00:11.000Z INFO part 1\n2026-03-02T13:20:15.000Z ERROR dial tcp 127.0.0.1:5432: connect: connection refused\n"
+		quit   = "2026/03/02 13:00:10 Listening on 127.0.0.1:5432\n2026/03/02 13:20:12 /quitquitquit received request. Shutting down...\n"
+		signal = "2026/03/02 13:00:10 Listening on 127.0.0.1:5432\n2026/03/02 13:20:12 SIGTERM signal received. Shutting down...\n"
+	)
+	ended := func(exit, second string) string {
+		return `{name: NAME, ready: false, restartCount: 0, state: {terminated: {exitCode: ` + exit + `, reason: Error, startedAt: "2026-03-02T13:00:10Z", finishedAt: "2026-03-02T13:20:` + second + `Z"}}}`
+	}
+	status := statusWith("", "first", ended("0", "12"), "web", ended("1", "16"), "cloud-sql-proxy", ended("0", "12"))
+	logs := func(helper string) map[string]string {
+		return map[string]string{"web.log": worked, "cloud-sql-proxy.log": helper}
+	}
+	checkCauses(t, map[string]cause{
+		"its log says so":       {spec: job, status: status, files: logs(quit), want: "found shutdown-race", sure: result.Certain, says: "first asked cloud-sql-proxy to end while web still called it"},
+		"no log":                {spec: job, status: status, files: map[string]string{"web.log": worked}, want: "found shutdown-race", sure: result.Likely, says: "first asked cloud-sql-proxy to end"},
+		"it only ends":          {spec: job, status: status, files: logs(strings.Replace(quit, "/quitquitquit received request. ", "", 1)), want: "found shutdown-race", sure: result.Likely, says: "first asked cloud-sql-proxy to end"},
+		"a proxy of a mesh":     {spec: `initContainers: [{name: istio-init, args: [istio-iptables, -p, "15001", -u, "1337", -i, "*"]}], ` + strings.Replace(strings.Replace(job, "9091", "15020", 1), `{name: cloud-sql-proxy, args: ["--port=5432", --quitquitquit]}`, "{name: istio-proxy}", 1), status: strings.Replace(status, "cloud-sql-proxy", "istio-proxy", 1), files: map[string]string{"web.log": strings.Replace(worked, "127.0.0.1", "10.96.4.4", 1)}, want: "found shutdown-race", says: "first asked istio-proxy to end while web still called it"},
+		"a signal":              {spec: job, status: status, files: logs(signal), want: "found sibling-down"},
+		"none asks":             {spec: strings.Replace(job, "localhost:9091/quitquitquit", "localhost:9091/up", 1), status: status, files: logs(quit), want: "found sibling-down"},
+		"two may have asked":    {spec: strings.Replace(job, ask, ask+", "+strings.Replace(ask, "first", "second", 1), 1), status: statusWith("", "first", ended("0", "12"), "second", ended("0", "12"), "web", ended("1", "16"), "cloud-sql-proxy", ended("0", "12")), files: logs(quit), want: "found sibling-down"},
+		"the helper failed":     {spec: job, status: strings.Replace(status, "exitCode: 0, reason: Error, startedAt: \"2026-03-02T13:00:10Z\", finishedAt: \"2026-03-02T13:20:12Z\"}}}]", "exitCode: 2, reason: Error, startedAt: \"2026-03-02T13:00:10Z\", finishedAt: \"2026-03-02T13:20:12Z\"}}}]", 1), files: logs(quit), want: "found app-crash"},
+		"who asks ended before": {spec: job, status: strings.Replace(status, "13:20:12", "13:10:12", 1), files: logs(quit), want: "found sibling-down"},
+	})
+}

@@ -34,9 +34,9 @@ func (c *Case) Stops(container string) (evidence.Quote, bool) {
 	return evidence.Quote{}, false
 }
 
-// bySignal matches lines that say that a signal stops the program. A program that stops for a reason of its own says the
+// BySignal matches lines that say that a signal stops the program. A program that stops for a reason of its own says the
 // rest of what [stopping] matches, too.
-var bySignal = regexp.MustCompile(`(?i)\bsig(?:term|int)\b|\bsignal\b|\bterm(?:inated)?\b`)
+var BySignal = regexp.MustCompile(`(?i)\bsig(?:term|int)\b|\bsignal\b|\bterm(?:inated)?\b`)
 
 // StoppedItself returns the line by which a container says in the log of a run that it was told to stop, if it comes before
 // a line of that log: by a signal, or in a run that something else ended.
@@ -48,7 +48,7 @@ func (c *Case) StoppedItself(container string, run int, before evidence.Source) 
 	outside := c.Deleted() || r.Exit != nil && *r.Exit == 0 || r.Signal != 0 || c.Disrupted() || c.Object.Status.Reason != ""
 	for _, t := range c.Tails {
 		for _, q := range t.Lines {
-			if t.Container == container && t.Run == run && q.Source.Line < before.Line && stopping.MatchString(q.Text) && (outside || bySignal.MatchString(q.Text)) {
+			if t.Container == container && t.Run == run && q.Source.Line < before.Line && stopping.MatchString(q.Text) && (outside || BySignal.MatchString(q.Text)) {
 				return q, true
 			}
 		}
