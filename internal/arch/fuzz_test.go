@@ -61,6 +61,7 @@ var targets = map[string]string{
 	// From users: files and flags.
 	"internal/core/controlplane/files FuzzManifest":     "a folder of manifests, and objects of internal/core/mesh/objects",
 	"internal/core/pod/lookup FuzzCredentials":          "Docker's config.json",
+	"internal/doctor/evidence FuzzInstead":              "answers of kubectl in place of a log",
 	"internal/doctor/evidence/timestamp FuzzFind":       "times in lines of logs",
 	"internal/doctor/evidence/described FuzzRead":       "what kubectl prints for people: descriptions and tables",
 	"internal/doctor/evidence/pasted FuzzRead":          "texts in which people put what they copied",

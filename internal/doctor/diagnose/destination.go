@@ -179,6 +179,12 @@ var farSides = []farSide{
 	{failure: calls.Unavailable, when: (*subject).endedBadly, sentence: "{app} ended after {to} answered with status {status}"}, // an occasional 503 is usual
 	{failure: calls.Reset, taken: []doctor.Answer{perhaps, yes}, when: (*subject).unreached, sentence: reachesNot, quotes: []quoted{unreachedByProxy}},
 	{
+		failure: calls.Refused, when: toOuterSocket,
+		sentence: "{app} was refused at {to}: that socket lies in a volume that no other container mounts, so another pod or the node itself serves it",
+		disproof: "a process of {app} itself that listens there",
+		remedied: (*subject).outerSocket,
+	},
+	{
 		failure: calls.Refused, when: toWrongPort, code: "sibling-down", confidence: result.Certain,
 		sentence: "{app} called its own pod at {to}, where no container listens ({ports})",
 		disproof: "a container that listens there",
@@ -252,6 +258,31 @@ const noAnswer = "{app} got no answer from {to}"
 func toSibling(s *subject, y calls.Call) bool {
 	return y.To.Loopback() && len(s.Siblings(y.Container)) > 0
 }
+
+// toOuterSocket reports whether a call went to a unix socket that nothing of the pod serves.
+func toOuterSocket(s *subject, y calls.Call) bool {
+	_, is := s.ServedOutside(y.Container, y.To.Host)
+	return y.To.Network == doctor.Unix && is && s.Listener(y) == nil
+}
+
+// outerSocket sets the remedy for a unix socket that another pod or the node serves. A call that is refused has found the
+// file of the socket: its path is right.
+func (s *subject) outerSocket(f *result.Finding, y calls.Call) {
+	volume, _ := s.ServedOutside(y.Container, y.To.Host)
+	where := "on the pod's node"
+	if s.Object.Spec.NodeName != "" {
+		where = "on node " + s.Object.Spec.NodeName
+	}
+	f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "%s lies in volume %s, of %s alone", y.To.Host, volume, y.Container))
+	f.Remedy.Sentence = fmt.Sprintf("see whether the program that serves volume %s runs %s (most often a pod of a DaemonSet there, or a CSI driver), and its log", volume, where)
+	if !noFile.MatchString(y.Quote.Text) {
+		f.Sentence += "; the file is there, and its server is not"
+		f.Remedy.Sentence += "; if that server made its folder anew, restart this pod"
+	}
+}
+
+// noFile matches what a call says of a unix socket whose file does not exist.
+var noFile = regexp.MustCompile(`(?i)no such file|not found|ENOENT`)
 
 // toWrongPort reports whether a call went to a port of the pod itself that none of the siblings declares, although all
 // declare ports and had long started: another one is meant.

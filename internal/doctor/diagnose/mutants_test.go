@@ -15,6 +15,10 @@ const files = "TestFilesBeside|TestConfigurationBeside"
 // The tests notice each mutant of the code that decides between a race and another cause.
 func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestAParkedCallIsNoRace|TestAnAssumedZoneIsNotCertain|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart|TestAProxyThatWasReplaced", map[string]mutants.Mutant{
+		"what kubectl says is a log":                    {File: "../evidence/gather/bundle.go", From: `says != ""`, To: `false`, Tests: "TestAnswersOfKubectlAreNoLog"},
+		"what kubectl says below a log is a call":       {File: "calls/others.go", From: `evidence.OfKubectl(line)`, To: `evidence.OfKubectl(nil)`, Tests: "TestAnswersOfKubectlAreNoLog"},
+		"a shared socket is of another pod":             {File: "facts/mounts.go", From: `spec.Name != container`, In: "return spec.Name != container && slices", To: `false`, Tests: "TestSocketsOfOthers"},
+		"each volume has the socket of another pod":     {File: "facts/mounts.go", From: `v.Name == volume && v.HostPath == nil && v.CSI == nil && v.PersistentVolumeClaim == nil && v.Ephemeral == nil`, To: `false`, Tests: "TestSocketsOfOthers"},
 		"a line has the time of the line before":        {File: "calls/moment.go", From: `h.Line.Time.Known() && !borrows(h)`, To: `h.Line.Time.Known()`, Tests: "TestMomentsOfLines"},
 		"the cause of an error has no time":             {File: "calls/moment.go", From: `why.LevelOf(text) < why.Warning && !Fails(text)`, To: `true`, Tests: "TestMomentsOfLines"},
 		"the last word is of the whole run":             {File: "calls/moment.go", From: `end.At.Sub(t.At) > lastWord`, To: `false`, Tests: "TestMomentsOfLines"},

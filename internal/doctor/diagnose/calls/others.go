@@ -1,6 +1,10 @@
 package calls
 
-import "regexp"
+import (
+	"regexp"
+
+	"outrider.dev/internal/doctor/evidence"
+)
 
 var (
 	// events matches records of events of Kubernetes, as exporters and watchers write them, and the kubelet's own words about a
@@ -10,10 +14,10 @@ var (
 	shipped = regexp.MustCompile(`"(?:kubernetes" ?: ?\{[^{}]*"pod_name|k8s\.pod\.name|kubernetes_pod_name)" ?: ?"([^"]+)"`)
 )
 
-// isOfOther reports whether a line is about another pod: an exporter of events and a shipper of logs write the failures
-// of all others. own is the name of the pod itself.
+// isOfOther reports whether a line is about another pod, as an exporter of events and a shipper of logs write the failures of
+// all others, or is an answer of kubectl that stands below a log. own is the name of the pod itself.
 func isOfOther(line []byte, own string) bool {
 	line = line[:min(len(line), mostOfLine)]
 	m := shipped.FindSubmatch(line)
-	return events.Match(line) || m != nil && string(m[1]) != own
+	return events.Match(line) || evidence.OfKubectl(line) || m != nil && string(m[1]) != own
 }

@@ -34,6 +34,26 @@ func (p *Pod) NotMounted(spec *corev1.Container) (Mount, bool) {
 	return Mount{}, false
 }
 
+// ServedOutside returns the volume in which a unix socket lies that a container calls, if another pod or the node serves it:
+// no other container has mounted that volume, and it is none that begins empty or has files of the API server.
+func (p *Pod) ServedOutside(container, socket string) (volume string, is bool) {
+	most, all := 0, slices.Concat(p.Object.Spec.InitContainers, p.Object.Spec.Containers)
+	for _, spec := range all {
+		for _, v := range spec.VolumeMounts {
+			if spec.Name == container && within(socket, v.MountPath) && len(v.MountPath) > most {
+				volume, most = v.Name, len(v.MountPath)
+			}
+		}
+	}
+	shared := slices.ContainsFunc(all, func(spec corev1.Container) bool {
+		return spec.Name != container && slices.ContainsFunc(spec.VolumeMounts, func(v corev1.VolumeMount) bool { return v.Name == volume })
+	})
+	own := slices.ContainsFunc(p.Object.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Name == volume && v.HostPath == nil && v.CSI == nil && v.PersistentVolumeClaim == nil && v.Ephemeral == nil
+	})
+	return volume, volume != "" && !shared && !own
+}
+
 // within reports whether a file is in a folder, or is the folder itself.
 func within(file, folder string) bool {
 	folder = path.Clean(folder)

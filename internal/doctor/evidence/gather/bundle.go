@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outrider.dev/internal/base/cli/visible"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/partial"
 )
@@ -74,7 +75,8 @@ type placedLog struct {
 	name
 	folder  string
 	empty   bool
-	dropped bool // it is no log
+	dropped bool   // it is no log
+	text    []byte // its first bytes, which may be the answer of kubectl in its place
 }
 
 func newBundle(most int64) *bundle {
@@ -346,6 +348,10 @@ func (b *bundle) onlyPod(folder string) (*evidence.Pod, string) {
 // give adds a log to a container, with the number of its run.
 func (b *bundle) give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 	b.use(l.Source)
+	if says := p.Instead(l.text, c.Name); says != "" && len(l.text) <= evidence.MostInstead {
+		p.Missing = append(p.Missing, evidence.Missing{Kind: l.Log.Source.Kind, What: logOf(c.Name, l.previous), Why: fmt.Sprintf("%s has the answer of kubectl in its place: %s", path.Base(l.Source.File), visible.Text(says))})
+		return
+	}
 	l.Log.Run = -1
 	switch {
 	case l.run >= 0:

@@ -1,7 +1,6 @@
 package gather
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -376,7 +375,7 @@ func (l *live) readLog(ctx context.Context, p *evidence.Pod, container string, p
 		var text []byte
 		text, err = io.ReadAll(io.LimitReader(stream, 1<<10))
 		err = errors.Join(err, stream.Close())
-		if bytes.HasPrefix(text, []byte("unable to retrieve container logs")) { // the kubelet writes this with status 200
+		if evidence.OfKubectl(text) { // the kubelet writes this with status 200
 			err = errors.New(strings.TrimSpace(string(text)))
 		}
 	}

@@ -287,7 +287,7 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 			r.unused(from, "%s", why)
 			r.addBeside(logIn(open, folder, from, 0, -1), head)
 		} else {
-			r.addLog(open, folder, from, 0, -1)
+			r.addLog(open, folder, from, 0, -1).text = slices.Clone(head[:min(len(head), evidence.MostInstead+1)])
 		}
 	}
 	return nil
