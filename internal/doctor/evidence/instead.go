@@ -20,17 +20,21 @@ var (
 		`|unable to retrieve container logs for |failed to try resolving symlinks in path |failed to get container status )`)
 	// ofClient matches what kubectl says of any request: also in the log of a container that runs kubectl.
 	ofClient = regexp.MustCompile(`^(?:Error from server\b|Unable to connect to the server: |The connection to the server \S+ was refused|error: (?:You must be logged in to the server|context "|stat .*kubeconfig))`)
+	// ofService matches the addresses of the API server that a pod has: its Service, and the default of kubectl.
+	ofService = regexp.MustCompile(`(?:\d+\.){3}\d+:443\b|localhost:8080\b`)
 	// chooses matches the note with which kubectl begins when it chose the container itself.
 	chooses = regexp.MustCompile(`^Default(?:ed|ing) container `)
 	// usesClient matches images and commands with which a container talks to the API server as kubectl does.
 	usesClient = regexp.MustCompile(`(?i)kube|\boc\b|k8s|helm|argo|flux`)
 )
 
-// OfKubectl reports whether a line is an answer of kubectl, the API server or the kubelet about a log, and none of a container.
+// OfKubectl reports whether a line is an answer of kubectl, the API server or the kubelet about a log, and none of a
+// container.
 func OfKubectl(line []byte) bool { return ofLogs.Match(line) }
 
-// Instead returns the answer of kubectl that a text has in place of the log of a container; empty: it may be the log. What
-// kubectl says of any request counts if nothing shows that the container itself runs kubectl.
+// Instead returns the answer of kubectl that a text has in place of the log of a container; empty: it may be the log.
+// What kubectl says of any request counts if nothing shows that the container itself runs kubectl, nor names an address
+// that a pod calls.
 func (p *Pod) Instead(text []byte, container string) (says string) {
 	spec := slices.Concat(p.Object.Spec.InitContainers, p.Object.Spec.Containers)
 	i := slices.IndexFunc(spec, func(c corev1.Container) bool { return c.Name == container })
@@ -39,7 +43,7 @@ func (p *Pod) Instead(text []byte, container string) (says string) {
 		line = bytes.TrimSpace(line)
 		switch {
 		case len(line) == 0 || chooses.Match(line):
-		case OfKubectl(line), !asks && ofClient.Match(line):
+		case OfKubectl(line), !asks && ofClient.Match(line) && !ofService.Match(line):
 			if says == "" {
 				says = string(line)
 			}

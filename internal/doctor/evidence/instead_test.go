@@ -28,6 +28,7 @@ func TestInsteadOfALog(t *testing.T) {
 		"the container's own kubectl":            {"Unable to connect to the server: dial tcp 10.96.0.1:443: connect: connection refused", "deploy", ""},
 		"a container that is not known":          {"Unable to connect to the server: dial tcp 10.96.0.1:443: connect: connection refused", "other", ""},
 		"its own answer of the API server":       {`Error from server (NotFound): deployments.apps "web" not found`, "deploy", ""},
+		"an address that only a pod calls":       {"The connection to the server 10.96.0.1:443 was refused - did you specify the right host or port?", "orders", ""},
 		"a program's own error":                  {"error: dial tcp 10.0.0.7:5432: connect: connection refused", "orders", ""},
 		"a log with such a line at its end":      {"listening on 8080\n" + kubelet, "orders", ""},
 		"a program that calls a kubelet":         {`E0101 scraping Get "https://10.0.0.3:10250/metrics": dial tcp 10.0.0.3:10250: connect: connection refused`, "orders", ""},
