@@ -27,7 +27,7 @@ func notStarted(s *subject) (out []result.Finding) {
 	}
 	for _, k := range states.NotStarted {
 		q := s.QuoteEvents("", k.Reason)
-		if placed := s.Object.Spec.NodeName != ""; len(q) == 0 || placed && k.Code == "not-scheduled" {
+		if placed := s.Object.Spec.NodeName != ""; len(q) == 0 || placed && k.Code == "not-scheduled" || s.overcome(k.Reason) {
 			continue
 		}
 		text := strings.TrimPrefix(q[len(q)-1].Text, k.Reason+": ")
@@ -43,10 +43,19 @@ func notStarted(s *subject) (out []result.Finding) {
 		}
 		out = append(out, f)
 	}
-	if f, is := s.unscheduled(); is && len(s.QuoteEvents("", "FailedScheduling")) == 0 {
+	if f, is := s.unscheduled(); is && (len(s.QuoteEvents("", "FailedScheduling")) == 0 || s.overcome("FailedScheduling")) {
 		out = append(out, f)
 	}
 	return out
+}
+
+// overcome reports whether a later event proves that a step of the start succeeded after the last event that says it failed.
+// Events have whole seconds: within one, the order of the steps decides.
+func (s *subject) overcome(reason string) bool {
+	last, failed := s.LastEvent("", reason)
+	return failed && slices.ContainsFunc(s.Events, func(e evidence.Event) bool {
+		return states.Overcomes(e.Reason, reason) && last.Last.Compare(e.Last) != evidence.After
+	})
 }
 
 // unscheduled returns the finding about a pod without a node, by its condition, which stays when the events are

@@ -33,6 +33,22 @@ var volumeRemedies = []struct {
 	{regexp.MustCompile(`(?i)wrong fs type|bad superblock|exit status 32`), "see whether the volume has a file system, and the node the program to mount it"},
 }
 
+// steps has events of the kubelet and the scheduler, by the step of a pod's start that each proves to have begun: a node, the
+// volumes attached, all mounted, a sandbox, containers. Source: pkg/kubelet (syncPod waits for all volumes before the sandbox).
+var steps = map[string]int{
+	"Scheduled": 1, "SuccessfulAttachVolume": 2, "FailedMount": 1, "FailedAttachVolume": 1, "FailedCreatePodSandBox": 3, "AddedInterface": 3,
+	"Pulling": 4, "Pulled": 4, "Created": 4, "Started": 4,
+}
+
+// failedAt is the step that did not succeed by an event.
+var failedAt = map[string]int{"FailedScheduling": 0, "FailedAttachVolume": 1, "FailedMount": 2, "FailedCreatePodSandBox": 3}
+
+// Overcomes reports whether an event proves that the step succeeded later that an earlier event says to have failed.
+func Overcomes(later, failed string) bool {
+	at, known := failedAt[failed]
+	return known && steps[later] > at
+}
+
 // VolumeRemedy returns what is to be done about a volume that the message of an event is about; empty: it is not known.
 func VolumeRemedy(message string) string {
 	for _, r := range volumeRemedies {

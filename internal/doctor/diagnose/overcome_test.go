@@ -1,0 +1,54 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"outrider.dev/internal/doctor/diagnose/result"
+)
+
+// What failed once at the start of a pod, and then succeeded, is no cause; what fails after a later step is one.
+func TestAFailureThatWasOvercome(t *testing.T) {
+	const pod = `apiVersion: v1
+kind: Pod
+metadata: {name: rank-0, namespace: ml, creationTimestamp: "2026-05-06T07:00:00Z"}
+spec: {nodeName: gpu-3, containers: [{name: rank, image: example.com/rank:9}]}
+status:
+  phase: Pending
+  startTime: "2026-05-06T07:00:00Z"
+  containerStatuses: [{name: rank, ready: false, restartCount: 0, state: {waiting: {reason: ContainerCreating}}}]
+`
+	event := func(second int, reason, message string) string {
+		of, reporter := "", "kubelet"
+		if reason == "Pulling" || reason == "Created" {
+			of = ", fieldPath: 'spec.containers{rank}'"
+		}
+		return fmt.Sprintf("---\napiVersion: v1\nkind: Event\nmetadata: {name: e%d%s, namespace: ml}\ninvolvedObject: {kind: Pod, name: rank-0, namespace: ml%s}\nreason: %s\nmessage: '%s'\nsource: {component: %s}\nfirstTimestamp: \"2026-05-06T07:00:%02dZ\"\nlastTimestamp: \"2026-05-06T07:00:%02dZ\"\ncount: 1\n",
+			second, strings.ToLower(reason), of, reason, message, reporter, second, second)
+	}
+	mount := func(second int) string {
+		return event(second, "FailedMount", `MountVolume.SetUp failed for volume "model" : configmap "model" not found`)
+	}
+	sandbox := func(second int) string {
+		return event(second, "FailedCreatePodSandBox", "Failed to create pod sandbox: plugin type=\"calico\" failed (add): dial unix /run/x.sock: connect: connection refused")
+	}
+	for name, c := range map[string]struct{ events, want string }{ // in any order: subtests
+		"the volumes came, and the image is pulled": {mount(2) + event(5, "Pulling", "Pulling image"), "starting "},
+		"in the same second":                        {mount(2) + event(2, "Pulling", "Pulling image"), "starting "},
+		"the sandbox came":                          {sandbox(2) + event(6, "Pulling", "Pulling image"), "starting "},
+		"a container was made":                      {mount(2) + event(6, "Created", "Created container"), "starting "},
+		"it fails again after the pull":             {event(2, "Pulling", "Pulling image") + mount(9), "found volume-missing"},
+		"a new sandbox fails after the pull":        {event(2, "Pulling", "Pulling image") + sandbox(9), "found no-sandbox"},
+		"nothing came after it":                     {event(1, "Scheduled", "assigned") + mount(2), "found volume-missing"},
+		"the volumes came, and the sandbox did not": {mount(2) + sandbox(9), "found no-sandbox"},
+		"attached, but not mounted":                 {event(2, "SuccessfulAttachVolume", "attached") + mount(2), "found volume-missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := diagnoseFiles(t, map[string]string{"pod.yaml": pod, "events.yaml": c.events})
+			if got := key(r); got != c.want && !(c.want == "starting " && r.Verdict == result.Starting) {
+				t.Errorf("%s: %s; want %s", got, r.Sentence, c.want)
+			}
+		})
+	}
+}
