@@ -140,7 +140,7 @@ const (
 	unreachedByProxy
 )
 
-// What a proxy says of a destination. Source of the second: envoyproxy.io, access logs, flag UH.
+// Sentences about the answer of a proxy. Source of noEndpoint: envoyproxy.io, access logs, flag UH.
 const (
 	reachesNot = "{app} called {to} through its proxy, which could not connect to it"
 	noEndpoint = "{app} called {to} through its proxy, which knew no healthy endpoint of it"
