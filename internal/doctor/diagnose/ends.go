@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
@@ -162,10 +163,10 @@ func ownCrash(s *subject) (out []result.Finding) {
 }
 
 // calledBefore quotes, against a finding that a run ended by itself, the last call that failed in its last minute, and that
-// the run got over by its log.
+// the run got over by its log. A lost packet ends no program.
 func (s *subject) calledBefore(f *result.Finding, app string, r evidence.Run) {
 	for _, y := range slices.Backward(s.Calls.Of(app, r.Number)) {
-		if least, _, ok := r.Finished.Since(y.Last); ok && least <= time.Minute {
+		if least, _, ok := r.Finished.Since(y.Last); ok && least <= time.Minute && y.To.Network != doctor.UDP {
 			f.Disproof = "a signal from outside just before its end, or that it waited for this call"
 			if !slices.Contains(f.Evidence, y.Quote) {
 				f.Against = append(f.Against, y.Quote)

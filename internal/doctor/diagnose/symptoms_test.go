@@ -84,6 +84,10 @@ func TestNamesWithoutAnAddressAtTheEnd(t *testing.T) {
 		"one try, and other work": {spec: spec, status: status, files: ends("2026-03-02T13:00:11.100Z WARN https://feeds.paper.example/v1: " + again + "\n2026-03-02T13:00:11.5Z INFO next\n2026-03-02T13:00:11.900Z CRITICAL no table for orders, exiting\n"), want: "found app-crash"},
 	})
 	r := diagnoseFiles(t, map[string]string{"web.log": slow.Replace(tries(again) + "2026-03-02T13:00:11.900Z panic: index out of range [3]\n"), "pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: shop, creationTimestamp: \"2026-03-02T13:00:08Z\"}\nspec: {" + spec + "}\nstatus: {phase: Running, " + status + "}\n"})
+	udp := diagnoseFiles(t, map[string]string{"web.log": "2026-03-02T13:00:50.100Z ERROR write udp 127.0.0.1:41207->127.0.0.1:8125: write: connection refused\n2026-03-02T13:00:54.900Z panic: index out of range [3]\n", "pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: shop, creationTimestamp: \"2026-03-02T13:00:08Z\"}\nspec: {" + spec + "}\nstatus: {phase: Running, " + status + "}\n"})
+	if f := udp.Findings[0]; f.Code != "app-crash" || len(f.Against) > 0 {
+		t.Errorf("a lost packet is held against %s: %v", f.Code, f.Against)
+	}
 	if f := r.Findings[0]; strings.HasPrefix(f.Disproof, "a failed call") || len(f.Against) == 0 {
 		t.Errorf("a call failed in its last minute: it would be disproved by %s; against it: %v", f.Disproof, f.Against)
 	}
