@@ -245,15 +245,18 @@ var farSides = []farSide{
 	},
 	{failure: calls.Refused, taken: []doctor.Answer{perhaps}, listened: []doctor.Answer{yes}, quotes: []quoted{whetherListened, whyNotTaken}},
 	{failure: calls.Refused, taken: []doctor.Answer{perhaps}, listened: []doctor.Answer{perhaps}, confidence: result.Possible, quotes: []quoted{whetherListened, whyNotTaken}},
-	{failure: calls.TimedOut, listened: []doctor.Answer{yes}, when: isNamed, sentence: noAnswer},
-	{failure: calls.TimedOut, listened: []doctor.Answer{perhaps}, taken: []doctor.Answer{no}, when: isNamed, sentence: noAnswer},
-	{failure: calls.TimedOut, listened: []doctor.Answer{perhaps}, when: isNamed, confidence: result.Possible, sentence: noAnswer},
-	{failure: calls.Unreachable, listened: []doctor.Answer{yes}, sentence: noAnswer},
-	{failure: calls.Unreachable, taken: []doctor.Answer{no}, sentence: noAnswer},
-	{failure: calls.Unreachable, confidence: result.Possible, sentence: noAnswer},
+	{failure: calls.TimedOut, listened: []doctor.Answer{yes}, when: isNamed, sentence: noAnswer, remedy: findDrop},
+	{failure: calls.TimedOut, listened: []doctor.Answer{perhaps}, taken: []doctor.Answer{no}, when: isNamed, sentence: noAnswer, remedy: findDrop},
+	{failure: calls.TimedOut, listened: []doctor.Answer{perhaps}, when: isNamed, confidence: result.Possible, sentence: noAnswer, remedy: findDrop},
+	{failure: calls.Unreachable, listened: []doctor.Answer{yes}, sentence: noAnswer, remedy: findDrop},
+	{failure: calls.Unreachable, taken: []doctor.Answer{no}, sentence: noAnswer, remedy: findDrop},
+	{failure: calls.Unreachable, confidence: result.Possible, sentence: noAnswer, remedy: findDrop},
 }
 
-const noAnswer = "{app} got no answer from {to}"
+const (
+	noAnswer = "{app} got no answer from {to}"
+	findDrop = "find out where the packets are lost: call {to} from the node and from another pod, and see the NetworkPolicies that select this pod, the firewalls and the routes between; only if all of them let it through, whether {to} runs"
+)
 
 func toSibling(s *subject, y calls.Call) bool {
 	return y.To.Loopback() && len(s.Siblings(y.Container)) > 0

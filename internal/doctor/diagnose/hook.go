@@ -30,7 +30,7 @@ func hookFails(s *subject) (out []result.Finding) {
 			Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see why the command of the hook fails, by running it in a container of the image of %s", c.Name), Command: s.Kubectl("describe pod %s", s.Object.Name)},
 		}
 		if missing {
-			f.Remedy.Sentence = fmt.Sprintf("use an image for %s that has the hook's command, or a startup probe by HTTP or TCP in place of the hook (for a sidecar: a native sidecar)", c.Name)
+			f.Remedy.Sentence = fmt.Sprintf("use an image for %s that has the hook's command, or do without it: by a startup probe if the hook waits for something, else by a Job", c.Name)
 		}
 		out = append(out, f)
 	}

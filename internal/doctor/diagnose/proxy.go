@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
@@ -53,13 +54,29 @@ func proxyDied(s *subject) (out []result.Finding) {
 			s.Gone(&f)
 		}
 		for _, y := range s.Calls {
-			if y.At.Compare(v.Finished) != evidence.Before && y.At.Known() && (i+1 == len(s.Serving) || !s.Serving[i+1].Ready.At.Known() || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before) {
+			again := i+1 < len(s.Serving) && s.Serving[i+1].Ready.At.Known()
+			known := y.At.Known() && y.At.Compare(v.Finished) != evidence.Before && (!again || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before)
+			if known || again && !y.Undated && inAnyZone(y.Quote.At, v.Finished, s.Serving[i+1].Ready.At) {
 				f.Evidence = append(f.Evidence, y.Quote)
 			}
 		}
 		out = append(out, f)
 	}
 	return out
+}
+
+// inAnyZone reports whether a time without a zone lies between two others in one of the zones, which are quarters of an hour
+// apart, so that few moments do by chance.
+func inAnyZone(at, from, to evidence.Time) bool {
+	const apart, most = 15 * time.Minute, time.Minute
+	if at.Clock == from.Clock || !strings.HasPrefix(string(at.Clock), "log ") || to.Clock != from.Clock && to.Compare(from) == evidence.Before {
+		return false
+	}
+	since, lasts := at.At.Sub(from.At)%apart, to.Latest().Sub(from.At)
+	if since < 0 {
+		since += apart
+	}
+	return lasts > 0 && lasts < most && since < lasts
 }
 
 // missed reports whether a run of the proxy failed by itself, and an application began to run afterwards, and so without

@@ -47,7 +47,11 @@ var siblingCauses = []siblingCause{
 	}},
 	{(*siblingCall).failed, (*subject).seeItsEnd},
 	{(*siblingCall).early, func(s *subject, f *result.Finding, c *siblingCall) {
-		if r := c.serves.Run(0); r != nil && r.Started.Known() && c.At.Known() {
+		r := c.run
+		if r == nil {
+			r = c.serves.Run(0)
+		}
+		if r != nil && r.Started.Known() && c.At.Known() {
 			f.Sentence = fmt.Sprintf("%s called its own pod at %s before %s listened there", f.Container, c.To, c.serves.Name)
 			f.Evidence = append(f.Evidence, s.Quote(r.Started, "%s started", c.serves.Name))
 		} else if c.said != nil {

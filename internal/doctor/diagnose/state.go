@@ -64,7 +64,9 @@ func containerState(s *subject) (out []result.Finding) {
 		for _, r := range c.Runs {
 			m, known := states.Find(states.Terminated, r.Reason, r.Message)
 			if known && m.Code != "" {
-				out = append(out, s.stateOf(m, c.Name, r.Reason, r.Message))
+				f := s.stateOf(m, c.Name, r.Reason, r.Message)
+				f.Over = m.Code == "node-lost" && r.Number < c.Restarts && c.Last().Running // what fails since then has another cause
+				out = append(out, f)
 				break
 			}
 			if !known && r.Reason != "" {
@@ -105,7 +107,7 @@ func (s *subject) noImage(c *evidence.Container, m states.Meaning) result.Findin
 func (s *subject) stateOf(m states.Meaning, container, reason, message string) result.Finding {
 	f := result.Finding{
 		Code: m.Code, Container: container, Confidence: result.Certain, Sentence: strings.ReplaceAll(m.Sentence, "{c}", container),
-		Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s", joined(strings.TrimSpace(container+" "+reason), s.Show([]byte(message))))},
+		Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s", joined(strings.TrimSpace(container+" "+reason), s.Show([]byte(strings.TrimSpace(message)))))},
 		Disproof: "a later status of the pod without this reason",
 		Remedy:   finding.Remedy{Sentence: strings.ReplaceAll(m.Remedy, "{again}", remedies.Again(s.Object, s.Owners, s.Omitted)), Command: s.Kubectl("describe pod %s", s.Object.Name)},
 	}

@@ -4,8 +4,10 @@
 package beside
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/result"
@@ -22,6 +24,9 @@ const (
 	ofThePod                  // the second is about a container, or the pod, and the first about the pod as a whole
 	moved                     // the first is about a pod that was moved, as by a drain, and not about a lack on its node
 	inItsCall                 // both quote the same failed call, or line of an end
+	answersSo                 // the same container, whose probe it answers with a status of its own failure
+	behind                    // the second is about another container, and the first about one that answers as a gateway does
+	alike                     // the same container, whose probes got the same answer
 )
 
 // A row says what becomes of findings with some codes beside one of other codes that is not merely possible.
@@ -52,16 +57,31 @@ var rows = []row{
 	{"the init container's own rule says more", []finding.Code{"app-crash"}, []finding.Code{"capture-not-in-place"}, same, true},
 	{"an earlier rule is about the same call", append([]finding.Code{"app-crash"}, aboutACall...), nil, inItsCall, true},
 
+	{"its liveness probe, which got the same answer, ends it", []finding.Code{"probe-fails"}, []finding.Code{"killed-by-probe"}, alike, true},
+
 	{"the container that was called has a fault of its own", []finding.Code{"sibling-down"}, append([]finding.Code{"app-crash", "out-of-memory"}, atStart...), others, false},
 	{"a hold ends in vain while its proxy is not ready", []finding.Code{"hold-fails-open"}, unready, anywhere, false},
 	{"a proxy that is not ready is ended by its own probe, or ends itself", []finding.Code{"proxy-died"}, append([]finding.Code{"container-not-created", "killed-by-probe"}, unready...), same, false},
 	{"a container that waits for its call is ended by its own probe", []finding.Code{"killed-by-probe"}, slices.Concat(unready, aboutACall, []finding.Code{"startup-race", "hold-without-effect"}), same, false},
+	{"a program that does not reach what it calls says so to its probe", []finding.Code{"probe-fails"}, aboutACall, answersSo, false},
+	{"a gateway fails while what lies behind it does", []finding.Code{"probe-fails"}, append([]finding.Code{"app-crash", "out-of-memory"}, atStart...), behind, false},
+	{"a container that its liveness probe ends is not ready", []finding.Code{"probe-fails"}, []finding.Code{"killed-by-probe"}, same, false},
 	{"a pod that is moved has no fault, but in how it stops", []finding.Code{"evicted"}, []finding.Code{"shutdown-race"}, moved, false},
 	{"while a pod stops, its calls have no proxy", aboutACall, []finding.Code{"shutdown-race"}, same, false},
 }
 
 // ofALack matches the reasons of an eviction by the kubelet itself.
 var ofALack = regexp.MustCompile(`^(?:TerminationByKubelet|Evicted|OutOf)`)
+
+var (
+	ofItsOwn  = regexp.MustCompile(`statuscode: 5\d\d\b`)
+	ofGateway = regexp.MustCompile(`statuscode: 50[24]\b`)
+)
+
+// says reports whether a quote of a finding has a form.
+func says(f result.Finding, form *regexp.Regexp) bool {
+	return slices.ContainsFunc(f.Evidence, func(q evidence.Quote) bool { return form.MatchString(q.Text) })
+}
 
 // fits reports whether two findings are related as a row wants it.
 func (w row) fits(f, g result.Finding, isCall func(evidence.Quote) bool) bool {
@@ -76,7 +96,15 @@ func (w row) fits(f, g result.Finding, isCall func(evidence.Quote) bool) bool {
 	case ofThePod:
 		return g.Container == "" && (f.Container != "" || f.Code == "state-not-known")
 	case moved:
-		return f.Container == "" && !slices.ContainsFunc(f.Evidence, func(q evidence.Quote) bool { return ofALack.MatchString(q.Text) })
+		return f.Container == "" && !says(f, ofALack)
+	case answersSo:
+		return f.Container == g.Container && says(f, ofItsOwn)
+	case behind:
+		return f.Container != g.Container && g.Container != "" && says(f, ofGateway)
+	case alike:
+		_, a, told := strings.Cut(f.Sentence, ": ")
+		_, b, _ := strings.Cut(g.Sentence, ": ")
+		return f.Container == g.Container && told && a == b
 	case inItsCall:
 		return slices.ContainsFunc(f.Evidence, func(q evidence.Quote) bool { return slices.Contains(g.Evidence, q) && isCall(q) })
 	}
@@ -100,12 +128,23 @@ func Once(all []result.Finding, isCall func(evidence.Quote) bool) (out []result.
 	return out
 }
 
-// Consequences marks findings that another one explains.
+// Consequences marks findings that another one explains, which may be a consequence itself. The advice about a probe that
+// fails so is to end the cause.
 func Consequences(all []result.Finding) {
+	rules := slices.Clone(all) // as the rules have them
 	for i := range all {
 		for _, w := range rows {
-			if !w.dropped && slices.ContainsFunc(all, func(g result.Finding) bool { return (w.where != same || !g.Over) && w.fits(all[i], g, nil) }) {
+			if w.dropped {
+				continue
+			}
+			j := slices.IndexFunc(rules, func(g result.Finding) bool {
+				return (w.where != same && w.where != answersSo || !g.Over) && w.fits(all[i], g, nil)
+			})
+			if j >= 0 {
 				all[i].Over = true
+			}
+			if j >= 0 && all[i].Code == "probe-fails" {
+				all[i].Remedy = finding.Remedy{Sentence: fmt.Sprintf("end what %s says of %s: this follows from it", rules[j].Code, rules[j].Container)}
 			}
 		}
 	}

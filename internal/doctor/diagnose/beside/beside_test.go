@@ -52,6 +52,14 @@ func TestRows(t *testing.T) {
 	}
 	possible := f("image-missing", "app")
 	possible.Confidence = result.Possible
+	over := f("dependency-down", "app")
+	over.Over = true
+	unwell, gateway, missing := evidence.Quote{Text: "HTTP probe failed with statuscode: 500"}, evidence.Quote{Text: "HTTP probe failed with statuscode: 502"}, evidence.Quote{Text: "HTTP probe failed with statuscode: 404"}
+	told := func(code finding.Code, container, answer string) result.Finding {
+		g := f(code, container)
+		g.Sentence = "its probe failed: nothing listened on " + answer
+		return g
+	}
 	for name, c := range map[string]struct { // in any order: subtests
 		in   []result.Finding
 		want string // the codes that stay; "<" before those that are consequences
@@ -66,6 +74,16 @@ func TestRows(t *testing.T) {
 		"two calls":                            {[]result.Finding{f("startup-race", "app", call), f("dependency-down", "app")}, "startup-race dependency-down"},
 		"a probe ends a proxy":                 {[]result.Finding{f("proxy-died", "istio-proxy"), f("killed-by-probe", "istio-proxy")}, "<proxy-died killed-by-probe"},
 		"a probe ends another container":       {[]result.Finding{f("proxy-died", "istio-proxy"), f("killed-by-probe", "app")}, "proxy-died killed-by-probe"},
+		"a server says that it lacks another":  {[]result.Finding{f("dependency-down", "app"), f("probe-fails", "app", unwell)}, "dependency-down <probe-fails"},
+		"a page that does not exist":           {[]result.Finding{f("dependency-down", "app"), f("probe-fails", "app", missing)}, "dependency-down probe-fails"},
+		"a server lacks what another calls":    {[]result.Finding{f("dependency-down", "side"), f("probe-fails", "app", unwell)}, "dependency-down probe-fails"},
+		"a gateway before what crashes":        {[]result.Finding{f("probe-fails", "app", gateway), f("app-crash", "side")}, "<probe-fails app-crash"},
+		"an own failure beside a crash":        {[]result.Finding{f("probe-fails", "app", unwell), f("app-crash", "side")}, "probe-fails app-crash"},
+		"a chain of three":                     {[]result.Finding{f("sibling-down", "app"), f("app-crash", "side"), f("probe-fails", "app", unwell)}, "<sibling-down app-crash <probe-fails"},
+		"a call that was got over":             {[]result.Finding{over, f("probe-fails", "app", unwell)}, "<dependency-down probe-fails"},
+		"both probes got one answer":           {[]result.Finding{told("killed-by-probe", "app", "port 1"), told("probe-fails", "app", "port 1")}, "killed-by-probe"},
+		"the probes got two answers":           {[]result.Finding{told("killed-by-probe", "app", "port 1"), told("probe-fails", "app", "port 2")}, "killed-by-probe <probe-fails"},
+		"probes of two containers":             {[]result.Finding{told("killed-by-probe", "side", "port 1"), told("probe-fails", "app", "port 1")}, "killed-by-probe probe-fails"},
 		"a stop":                               {[]result.Finding{f("shutdown-race", "app"), f("dependency-down", "app")}, "shutdown-race <dependency-down"},
 		"a drain":                              {[]result.Finding{f("evicted", "", evidence.Quote{Text: "EvictionByEvictionAPI: evicting"}), f("shutdown-race", "app")}, "<evicted shutdown-race"},
 		"a full node":                          {[]result.Finding{f("evicted", "", evidence.Quote{Text: "Evicted: The node was low on resource: memory"}), f("shutdown-race", "app")}, "evicted shutdown-race"},

@@ -46,10 +46,12 @@ const (
 // Resources in the kubelet's message about an eviction, and what to do. Source: pkg/kubelet/eviction.
 var (
 	ofDisk   = []string{"ephemeral-storage", "ephemeral local storage", "emptydir", "inodes", "nodefs", "imagefs"}
+	ofLimit  = []string{"exceeds the total limit", "local ephemeral storage limit", "usage of emptydir volume"}
 	ofMemory = []string{"resource: memory"}
 )
 
 const (
+	overLimit  = "it went over a limit of its own, not the node's: let it write less, or remove what it has written, or raise the limit that the message is about (the containers' limits.ephemeral-storage, or the sizeLimit of the volume)"
 	overDisk   = "let what writes most (the message may name it) use a volume of its own, or less; set requests and limits of ephemeral-storage, so that the scheduler counts it; see what else fills the node's disk"
 	overMemory = "set memory requests that are as large as what the containers use, so that the scheduler counts it, or give the node more memory"
 )
@@ -91,7 +93,7 @@ var Terminated = []Meaning{
 	{Reason: "StartError", Code: "container-not-created", Sentence: "{c} cannot be started"},
 	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "{c} was ended since the pod's deadline passed", Remedy: "see what it still did then; if that is right, raise activeDeadlineSeconds"},
 	{Reason: "ContainerStatusUnknown", Code: "node-lost", Sentence: "how {c} ended is not known: the kubelet lost sight of it, and made up its exit code", Remedy: "see why the pod ended: whether it was evicted, and whether the node restarted or ran out of disk space (kubectl describe node)"},
-	{Reason: "Unknown", Code: "node-lost", Sentence: "{c} ended with its node, or with the container runtime", Remedy: "see whether the node restarted (kubectl describe node); the pod has no fault"},
+	{Reason: "Unknown", Code: "node-lost", Sentence: "{c} ended with its node, or with the container runtime", Remedy: "see whether the node restarted (kubectl describe node)"},
 	{Reason: "Evicted", Code: "evicted", Sentence: "{c} was ended when the pod was evicted", Remedy: "{again}"},
 }
 
@@ -99,6 +101,7 @@ var Terminated = []Meaning{
 // nodeshutdown, cm), pkg/controller (podgc, nodelifecycle).
 var Pod = []Meaning{
 	{Reason: "Completed"},
+	{Reason: "Evicted", Says: ofLimit, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overLimit},
 	{Reason: "Evicted", Says: ofDisk, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overDisk},
 	{Reason: "Evicted", Says: ofMemory, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overMemory},
 	{Reason: "Evicted", Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: "set requests for the resource that ran out, so that the scheduler counts it, or give the node more of it"},
