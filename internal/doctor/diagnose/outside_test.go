@@ -7,8 +7,8 @@ import (
 	"outrider.dev/internal/doctor/diagnose/result"
 )
 
-// meshedPod is a pod whose application has ended since its start, or runs; {mounts} are those of the application, {other}
-// those of the proxy, {volumes} the pod's.
+// meshedPod is a pod whose application has ended since its start, or runs; {mounts} has the mounts of the application, {other}
+// the mounts of the proxy, {volumes} the volumes of the pod.
 const meshedPod = `apiVersion: v1
 kind: Pod
 metadata: {name: till, namespace: shop, labels: {security.istio.io/tlsMode: istio}, annotations: {sidecar.istio.io/status: '{"version":"1"}'}}
@@ -40,7 +40,7 @@ func meshed(mounts, other, volumes string) string {
 	return strings.NewReplacer("{mounts}", mounts, "{other}", other, "{volumes}", volumes).Replace(meshedPod)
 }
 
-// What kubectl says in place of a log is nothing that a container said, and no call of it.
+// The answer of kubectl in place of a log is no log of the container, and has no call of it.
 func TestAnswersOfKubectlAreNoLog(t *testing.T) {
 	const ready = "2026-04-02T10:00:09.500Z info Envoy proxy is ready\n"
 	for name, c := range map[string]struct { // in any order: subtests

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/result"
 )
 
-// What failed once at the start of a pod, and then succeeded, is no cause; what fails after a later step is one.
+// A failure at the start of a pod is a cause only if no event proves that its step succeeded later.
 func TestAFailureThatWasOvercome(t *testing.T) {
 	const pod = `apiVersion: v1
 kind: Pod

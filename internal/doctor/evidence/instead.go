@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/cli/visible"
 )
 
 // MostInstead is the largest number of bytes of a text that stands in place of a log.
@@ -45,7 +47,7 @@ func (p *Pod) Instead(text []byte, container string) (says string) {
 		case len(line) == 0 || chooses.Match(line):
 		case OfKubectl(line), !asks && ofClient.Match(line) && !ofService.Match(line):
 			if says == "" {
-				says = string(line)
+				says = visible.Text(string(line))
 			}
 		default:
 			return ""

@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outrider.dev/internal/base/cli/visible"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/partial"
 )
@@ -349,7 +348,7 @@ func (b *bundle) onlyPod(folder string) (*evidence.Pod, string) {
 func (b *bundle) give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 	b.use(l.Source)
 	if says := p.Instead(l.text, c.Name); says != "" && len(l.text) <= evidence.MostInstead {
-		p.Missing = append(p.Missing, evidence.Missing{Kind: l.Log.Source.Kind, What: logOf(c.Name, l.previous), Why: fmt.Sprintf("%s has the answer of kubectl in its place: %s", path.Base(l.Source.File), visible.Text(says))})
+		p.Missing = append(p.Missing, evidence.Missing{Kind: l.Log.Source.Kind, What: logOf(c.Name, l.previous), Why: fmt.Sprintf("%s has the answer of kubectl in its place: %s", path.Base(l.Source.File), says)})
 		return
 	}
 	l.Log.Run = -1
