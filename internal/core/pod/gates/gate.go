@@ -196,13 +196,11 @@ func (s State) leavesFirst(i int) bool { return i >= 0 && s.rules.containers[i].
 // that sleeps too long. The hook belongs to the container itself, or to one that a gate, a hook or the kubelet's order of
 // sidecars stops earlier.
 func OutlastGrace(pod kubelet.Pod, p startup.Plan) map[string]bool {
-	before := map[string][]string{} // by container: the containers that end before it
-	for _, c := range p.Containers {
-		before[c.Name] = slices.Clone(c.Outlives)
-	}
-	for _, e := range p.Expand().Edges {
-		if e.By == startup.Gate && e.After != startup.Completed {
-			before[e.From] = append(before[e.From], e.To)
+	before := endBefore(p)
+	held := map[string]bool{} // containers for which a gate or a hook keeps others running, until StopLimit
+	for _, names := range before {
+		for _, name := range names { // in any order
+			held[name] = true
 		}
 	}
 	all := slices.Concat(pod.Init, pod.Containers)
@@ -217,13 +215,29 @@ func OutlastGrace(pod kubelet.Pod, p startup.Plan) map[string]bool {
 	for grew := true; grew; {
 		grew = false
 		for _, c := range all {
-			late := pod.PreStopOutlasts(c.Name) || slices.ContainsFunc(before[c.Name], func(name string) bool { return out[name] })
+			sleeps := pod.PreStopSleep(c.Name)
+			late := pod.PreStopOutlasts(c.Name) || held[c.Name] && sleeps > 0 && sleeps >= StopLimit(pod) ||
+				slices.ContainsFunc(before[c.Name], func(name string) bool { return out[name] })
 			if late && !out[c.Name] {
 				out[c.Name], grew = true, true
 			}
 		}
 	}
 	return out
+}
+
+// endBefore returns, for each container that a gate or a preStop hook keeps running for others, those others.
+func endBefore(p startup.Plan) map[string][]string {
+	before := map[string][]string{}
+	for _, c := range p.Containers {
+		before[c.Name] = slices.Clone(c.Outlives)
+	}
+	for _, e := range p.Expand().Edges {
+		if e.By == startup.Gate && e.After != startup.Completed {
+			before[e.From] = append(before[e.From], e.To)
+		}
+	}
+	return before
 }
 
 // IgnoresStop reports whether SIGTERM does not end a container. While a shell waits in a loop it ignores the

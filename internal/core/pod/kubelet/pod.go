@@ -57,12 +57,12 @@ const (
 	Gate Handler = "gate"
 )
 
-// PreStopOutlasts reports whether a container's preStop hook sleeps so long that the grace period can end when
-// the container has not stopped yet. The kubelet then no longer keeps the order of stops. Between SIGTERM and SIGKILL
-// there are at least two seconds; a gate holds others back for no longer than until these begin.
+// PreStopOutlasts reports whether a container's preStop hook sleeps so long that the grace period can end before
+// the container has stopped. The kubelet then no longer keeps the order of stops. Between SIGTERM and SIGKILL
+// there are at least two seconds.
 func (p Pod) PreStopOutlasts(name string) bool {
 	sleeps := p.PreStopSleep(name)
-	return sleeps > 0 && sleeps+minimumGrace >= p.GracePeriod()
+	return sleeps > 0 && sleeps+minimumGrace > p.GracePeriod()
 }
 
 // OrdersStops reports whether the grace period is long enough for the kubelet to stop containers in order.
