@@ -143,7 +143,7 @@ var stopCases = []stopCase{
 		want: "shutdown-race app",
 	},
 	{
-		name: "only the events say that the pod is stopped: the object is of before", proxy: "kuma-sidecar",
+		name: "only the events say that the pod is stopped: the object is older", proxy: "kuma-sidecar",
 		events: []string{"13:45:32 Killing app Stopping container app", "13:45:32 Killing kuma-sidecar Stopping container kuma-sidecar"},
 		logs: map[string]string{
 			"app":          `{"time":"2026-11-28T13:45:48.117Z","level":"ERROR","msg":"flush","err":"dial tcp 10.96.4.1:5672: connect: connection refused"}` + "\n",

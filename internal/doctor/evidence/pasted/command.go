@@ -48,7 +48,7 @@ func inSentence(text string) (c command) {
 
 // withValue are the options whose value is the next word.
 var withValue = map[string]bool{"-n": true, "--namespace": true, "-c": true, "--container": true, "-o": true, "--output": true, "-l": true, "--selector": true, "--tail": true, "--since": true,
-	"--since-time": true, "--context": true, "--cluster": true, "--kubeconfig": true, "--field-selector": true, "--sort-by": true, "-f": false, "--for": true, "--limit-bytes": true, "-L": true, "--as": true, "--user": true, "-s": true, "--server": true}
+	"--since-time": true, "--context": true, "--cluster": true, "--kubeconfig": true, "--field-selector": true, "--sort-by": true, "--for": true, "--limit-bytes": true, "-L": true, "--as": true, "--user": true, "-s": true, "--server": true}
 
 // resources has the names of kinds that commands use.
 var resources = map[string]string{"po": "pods", "pod": "pods", "pods": "pods", "ev": "events", "event": "events", "events": "events", "no": "nodes", "node": "nodes", "nodes": "nodes"}
