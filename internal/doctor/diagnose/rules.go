@@ -48,7 +48,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	if err != nil {
 		return result.Report{}, err
 	}
-	files, err := witness.Read(ctx, p, c.Proxy, c.Calls, o.ShowSecrets)
+	files, err := witness.Read(ctx, p, c.Calls, o.ShowSecrets)
 	if err != nil {
 		return result.Report{}, err
 	}
@@ -58,7 +58,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 		for _, f := range rule(s) {
 			f.Rank = rank
 			if c.Proxy != nil && f.Container == c.Proxy.Name && (f.Code == "container-not-created" || slices.Contains(beside.Unready(), f.Code)) {
-				files.Control(&f)
+				files.Control(ctx, c.Proxy, &f)
 			}
 			r.Findings = append(r.Findings, f)
 		}
@@ -104,7 +104,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	if p.Row != nil {
 		nopod.WithLogs(p, &r, slices.Concat(s.Reasons, s.ProxyReasons), s.Calls.Quotes())
 	}
-	return r, nil
+	return r, ctx.Err()
 }
 
 // conclude sorts the findings and sets the verdict. If there is a more certain finding, it drops the findings whose

@@ -40,9 +40,12 @@ func controlOf(ctx context.Context, proxy *evidence.Container) (names []string) 
 }
 
 // Control adds to the finding about a proxy that does not get ready why a program of its control plane does not run. It
-// returns false if the files beside the pod do not say so.
-func (r *Record) Control(f *result.Finding) bool {
-	for _, name := range r.control {
+// returns false if the files beside the pod do not say so. The proxy's log, which names the control plane, is read only now.
+func (r *Record) Control(ctx context.Context, proxy *evidence.Container, f *result.Finding) bool {
+	if len(r.pod.Beside) == 0 {
+		return false
+	}
+	for _, name := range controlOf(ctx, proxy) {
 		if told, is := r.endedOf(name); is {
 			f.Sentence = fmt.Sprintf("%s does not get ready, since %s does not run, as its own log says: %s", f.Container, name, told.Text)
 			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("end first what the log of %s says", name)}

@@ -29,7 +29,7 @@ func FuzzText(f *testing.F) {
 		p := evidence.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}, {Name: "envoy"}}}}, evidence.Source{})
 		p.Beside = []evidence.Beside{{Log: evidence.NewLog(evidence.Source{File: "x.txt"}, open, nil)}}
 		all := calls.Calls{{Failure: calls.Refused, Container: "app", To: doctor.Destination{Host: "10.0.0.1", Port: 80}}, {Failure: calls.TimedOut, Container: "app", To: doctor.Destination{Host: "a.b.svc", Port: 80}}, {Failure: calls.Unresolved, Container: "app", To: doctor.Destination{Host: "a"}}}
-		r, err := Read(t.Context(), p, nil, all, false)
+		r, err := Read(t.Context(), p, all, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,6 @@ type Record struct {
 	texts    []text
 	rows     []row
 	said     []said
-	control  []string // names of the programs from which the proxy gets its configuration and its certificate
 	waited   []string // names of what the pod waits for
 }
 
@@ -91,8 +90,8 @@ func (r *Record) keepService(s *service) *service {
 }
 
 // Read reads the files beside a pod, which are asked about the destinations of its failed calls. It fails only if ctx
-// ends: a file that cannot be read says nothing. proxy is the pod's, whose log names its control plane; nil: it has none.
-func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, failed calls.Calls, secrets bool) (*Record, error) {
+// ends: a file that cannot be read says nothing.
+func Read(ctx context.Context, p *evidence.Pod, failed calls.Calls, secrets bool) (*Record, error) {
 	r := &Record{pod: p, secrets: secrets}
 	if p.Object.UID != "" {
 		r.waited = append(r.waited, string(p.Object.UID))
@@ -127,9 +126,6 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, faile
 		if err := r.readLines(ctx, b); ctx.Err() != nil {
 			return nil, err
 		}
-	}
-	if proxy != nil && len(p.Beside) > 0 {
-		r.control = controlOf(ctx, proxy)
 	}
 	return r, ctx.Err()
 }
