@@ -204,9 +204,6 @@ func attempted(f *result.Finding, app string, r evidence.Run, a facts.Attempt) {
 	}
 }
 
-// quotedLines is the number of last lines that the finding about a crash quotes if no line tells why.
-const quotedLines = 3
-
 // crash returns the finding about a run that ended by itself: with the line of its log that tells why, or with what its
 // status means.
 func (s *subject) crash(c *evidence.Container, r evidence.Run) result.Finding {
@@ -231,7 +228,7 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) result.Finding {
 		s.endedByProbe(&f, c.Name, r)
 		fallthrough
 	default:
-		last := s.LastLines(c.Name, r.Number, quotedLines)
+		last := s.LastLines(c.Name, r.Number, chain.QuotedLines)
 		f.Evidence = append(f.Evidence, last...)
 		if itself && !says && exit.Sentence == "" {
 			s.lastWord(&f, c.Name, r, last)

@@ -49,11 +49,11 @@ func (c *Case) SaysOf(container string) (says, remedy string, quotes []evidence.
 	if told, is := c.Reason(container, of.Last().Number); is {
 		return "its log says: " + told.Text, why.Remedy(told.Text), told.Quotes
 	}
-	if quotes = c.LastLines(container, of.Last().Number, few); len(quotes) > 0 {
+	if quotes = c.LastLines(container, of.Last().Number, QuotedLines); len(quotes) > 0 {
 		says = "its log ends with: " + Short(why.Say(quotes[len(quotes)-1].Text))
 	}
 	return says, "", quotes
 }
 
-// few is the number of last lines that a sentence about a log quotes.
-const few = 3
+// QuotedLines is the number of last lines of a log that a finding quotes if no line tells why.
+const QuotedLines = 3
