@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"outrider.dev/internal/core/agent/config"
 )
 
 func TestAwaitEvidence(t *testing.T) {
@@ -80,14 +82,20 @@ func TestShownTailSaysWhatHappened(t *testing.T) {
 	}
 }
 
+// An outbound connection is handed from the capture's listener to the one of its destination. It counts there too while
+// its first bytes are to come: without them, it would be cut.
 func TestCountsOfADirection(t *testing.T) {
+	ports := config.Ports{Outbound: 15001, Inbound: 15006, RelayInbound: 15016, Prometheus: 15090}
 	stats := map[string]uint64{
 		"http.outbound.downstream_rq_active": 1, "http.outbound.downstream_cx_active": 20, "listener.0.0.0.0_15001.downstream_pre_cx_active": 300,
 		"http.inbound.downstream_rq_active": 2, "http.inbound.downstream_cx_active": 40, "listener.0.0.0.0_15006.downstream_pre_cx_active": 600,
+		"listener.0.0.0.0_80.downstream_pre_cx_active": 10_000, "listener.10.96.0.10_443.downstream_pre_cx_active": 20_000,
+		"listener.127.0.0.1_15016.downstream_pre_cx_active": 30_000,
+		"listener.0.0.0.0_15090.downstream_pre_cx_active":   9, "listener.admin.downstream_pre_cx_active": 9,
 		"http.admin.downstream_rq_active": 9, "http.stats.downstream_cx_active": 9, "listener.envoy_internal_late.downstream_pre_cx_active": 5000,
 	}
-	for d, want := range map[direction][2]int{{name: "outbound", port: 15001}: {301, 5020}, {name: "inbound", port: 15006}: {602, 5040}} { // the order does not matter
-		if requests, connections := d.count(stats); requests != want[0] || connections != want[1] {
+	for d, want := range map[direction][2]int{{name: "outbound"}: {30_301, 5020}, {name: "inbound"}: {30_602, 5040}} { // the order does not matter
+		if requests, connections := d.count(ports, stats); requests != want[0] || connections != want[1] {
 			t.Errorf("%s: %d requests and %d connections, want %v", d.name, requests, connections, want)
 		}
 	}

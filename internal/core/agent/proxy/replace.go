@@ -3,9 +3,11 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"outrider.dev/internal/core/agent/config"
 	"outrider.dev/internal/core/agent/envoy"
 	"outrider.dev/internal/core/agent/relay"
 )
@@ -197,24 +199,25 @@ func (a *agent) stats(ctx context.Context, filter string) (map[string]uint64, er
 // http counts Envoy's requests in flight and its HTTP connections in a direction.
 func (a *agent) http(ctx context.Context, d direction) (requests, connections int, err error) {
 	stats, err := a.stats(ctx, `^(http\..*\.downstream_(rq|cx)_active|listener\..*\.downstream_pre_cx_active)$`)
-	requests, connections = d.count(stats)
+	requests, connections = d.count(a.config.Ports, stats)
 	return requests, connections, err
 }
 
 // count evaluates Envoy's stats for [agent.http]. A connection whose protocol Envoy has not detected yet
 // counts as a request. A connection that stayed silent and now waits in an internal listener counts as an idle
 // connection: its first request may still come.
-func (d direction) count(stats map[string]uint64) (requests, connections int) {
+func (d direction) count(p config.Ports, stats map[string]uint64) (requests, connections int) {
 	for name, n := range stats { // the order does not matter for sums
+		isInbound := strings.HasPrefix(name, "http.inbound.") || isListener(name, p.Inbound, p.RelayInbound)
 		switch {
 		case strings.HasPrefix(name, "listener.envoy_internal_"):
 			connections += int(n)
+		case strings.HasPrefix(name, "http.admin."), strings.HasPrefix(name, "http.stats."), // not connections of applications
+			strings.HasPrefix(name, "listener.admin."), isListener(name, p.Prometheus):
+		case isInbound != (d.name == "inbound"):
+		// Envoy detects the protocol of an outbound connection in the listener of its destination, whichever that is.
 		case strings.HasPrefix(name, "listener."):
-			if strings.HasSuffix(name, fmt.Sprintf("_%d.downstream_pre_cx_active", d.port)) {
-				requests += int(n)
-			}
-		case strings.HasPrefix(name, "http.admin."), strings.HasPrefix(name, "http.stats."): // not connections of applications
-		case strings.HasPrefix(name, "http.inbound.") != (d.name == "inbound"):
+			requests += int(n)
 		case strings.HasSuffix(name, "_rq_active"):
 			requests += int(n)
 		default:
@@ -222,4 +225,10 @@ func (d direction) count(stats map[string]uint64) (requests, connections int) {
 		}
 	}
 	return requests, connections
+}
+
+// isListener reports whether a name in Envoy's stats is of a listener on one of the ports.
+func isListener(name string, ports ...uint16) bool {
+	return strings.HasPrefix(name, "listener.") &&
+		slices.ContainsFunc(ports, func(port uint16) bool { return strings.Contains(name, fmt.Sprintf("_%d.", port)) })
 }
