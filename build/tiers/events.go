@@ -12,6 +12,7 @@ import (
 // counts are the numbers of packages and tests of a step, without subtests.
 type counts struct {
 	packages, passed, failed int
+	names                    []string       // of the failed tests
 	skipped                  map[string]int // by reason, including subtests
 }
 
@@ -75,7 +76,10 @@ func (e *events) test(ev event) {
 	case "pass":
 		e.passed += one(top)
 	case "fail":
-		e.failed += one(top)
+		if top {
+			e.failed++
+			e.names = append(e.names, ev.Test)
+		}
 		return
 	case "skip":
 		e.skipped[reason(e.text[ev.Package][ev.Test])]++

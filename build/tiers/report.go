@@ -77,7 +77,7 @@ func (r *report) close() int {
 	skips, untested := r.skips(skipped)
 	for _, res := range r.results {
 		if res.err != nil && res.step.soft {
-			untested = append(untested, fmt.Sprintf("what needs %s (%s)", res.step.name, cmp.Or(res.reason, res.err.Error())))
+			untested = append(untested, fmt.Sprintf("what needs %s (%s)", res.step.name, res.cause()))
 		}
 	}
 	switch {
@@ -139,7 +139,7 @@ func (r *report) table() string {
 		case res.err != nil && res.step.soft:
 			state = "INCOMPLETE"
 		case res.err != nil:
-			state = "RED"
+			state = "RED: " + res.cause()
 		}
 		fmt.Fprintf(&b, "%-26s %6.0f %6.0f  %s\n", res.step.name, res.wall.Seconds(), res.cpu.Seconds(), state)
 		cpu += res.cpu

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -51,7 +52,7 @@ func (s step) line() string {
 type result struct {
 	step      step
 	err       error
-	reason    string // for a soft step that failed: the last line that its command printed
+	reason    string // for a step that failed: the last line that its command printed
 	wall, cpu time.Duration
 	counts    counts
 }
@@ -73,11 +74,9 @@ func (s step) run(ctx context.Context, out io.Writer) result {
 	cmd.WaitDelay = time.Minute
 	r := result{step: s}
 	var events *events
-	cmd.Stdout, cmd.Stderr = out, out
 	var last tail
-	if s.soft {
-		cmd.Stderr = io.MultiWriter(out, &last)
-	}
+	both := io.MultiWriter(out, &last)
+	cmd.Stdout, cmd.Stderr = both, both
 	if s.tests {
 		events = newEvents(out)
 		cmd.Stdout = events
@@ -109,6 +108,16 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 	return string(out), nil
 }
 
+// cause says in one line why a step is red: the tests that failed, or else the last line of its command.
+func (r result) cause() string {
+	if n := len(r.counts.names); n > 0 {
+		return strings.Join(r.counts.names[:min(n, shownTests)], ", ") + strings.Repeat(", ...", min(1, max(0, n-shownTests)))
+	}
+	return cmp.Or(r.reason, r.err.Error())
+}
+
+const shownTests = 5
+
 // lines writes only whole lines to w, so that the lines of steps that run together do not mix.
 type lines struct {
 	mu   *sync.Mutex
@@ -129,12 +138,12 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail is a writer that keeps the last line, except messages of make itself.
+// tail is a writer that keeps the last line, except messages of make and "go run" about an exit status.
 type tail struct{ line string }
 
 func (t *tail) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "make") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "make") && !strings.HasPrefix(line, "exit status ") {
 			t.line = line
 		}
 	}

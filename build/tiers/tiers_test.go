@@ -51,6 +51,9 @@ func TestEventsAreToldAsGoTestDoes(t *testing.T) {
 	if e.packages != 1 || e.passed != 2 || e.failed != 1 {
 		t.Errorf("%d packages, %d passed, %d failed; want 1, 2, 1", e.packages, e.passed, e.failed)
 	}
+	if got := (result{counts: e.counts, reason: "exit"}).cause(); got != "TestBad" {
+		t.Errorf("the cause of a red step is %q, want the test that failed", got)
+	}
 	if e.skipped["needs root: makes network namespaces"] != 1 || e.skipped["nightly: one of 3"] != 1 || len(e.skipped) != 2 {
 		t.Errorf("skipped: %v", e.skipped)
 	}
@@ -69,12 +72,12 @@ func runs(t *testing.T, steps ...step) (int, string) {
 
 func TestEveryStepRuns(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
-	status, out := runs(t, shell("first", "exit 3"), shell("second", "echo hello; touch "+ran))
+	status, out := runs(t, shell("first", "echo no room; exit 3"), shell("second", "echo hello; touch "+ran))
 	if _, err := os.Stat(ran); err != nil {
 		t.Errorf("the step after a red one did not run: %v", err)
 	}
 	last := out[strings.LastIndex(strings.TrimSpace(out), "\n")+1:]
-	if status != 1 || !strings.HasPrefix(last, "make some: RED: first;") || !strings.Contains(out, "hello\n") {
+	if status != 1 || !strings.HasPrefix(last, "make some: RED: first;") || !strings.Contains(out, "RED: no room\n") || !strings.Contains(out, "hello\n") {
 		t.Errorf("status %d, last line %q, want 1 and RED: first", status, last)
 	}
 	if times, err := os.ReadFile(os.Getenv("OUTRIDER_TIMES")); err != nil || !strings.Contains(string(times), "second") {
