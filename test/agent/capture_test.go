@@ -191,7 +191,7 @@ func throughProxy(p, outsider *harness.Pod) (bool, error) {
 		return false, err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(lostAnswer))
+	c.SetDeadline(time.Now().Add(lostAnswer)) // time limit: no verdict depends on it, since a call that fails is not counted
 	got, err := firstLine(c)
 	return strings.TrimSpace(got) != c.LocalAddr().String(), err
 }
