@@ -207,7 +207,8 @@ const compileFaster = "-gcflags=all=-dwarf=false"
 
 // build replaces the output atomically: a running cluster keeps the file that it opened.
 func (p program) build(ctx context.Context) error {
-	temp := filepath.Join(filepath.Dir(p.output), ".new-"+filepath.Base(p.output))
+	// The name is of this process: checkouts share builds, and each locks only its own cache.
+	temp := filepath.Join(filepath.Dir(p.output), fmt.Sprintf(".new-%d-%s", os.Getpid(), filepath.Base(p.output)))
 	if err := os.MkdirAll(filepath.Dir(temp), 0o755); err != nil {
 		return err
 	}
