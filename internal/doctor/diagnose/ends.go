@@ -14,6 +14,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
+	"outrider.dev/internal/doctor/diagnose/unnamed"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
 	"outrider.dev/startup"
@@ -238,7 +239,7 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) result.Finding {
 	if c.Log(r.Number) == nil && (!byMessage || exit.Outside) {
 		f.Confidence = result.Possible
 		if exit.Sentence == "" && !says {
-			f.Sentence = fmt.Sprintf("%s ended (%s), and its log is not among the evidence", c.Name, facts.ExitText(r))
+			f.Sentence = fmt.Sprintf("%s ended (%s)", c.Name, facts.ExitText(r)) + unnamed.NoLog
 		}
 		f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}
 	}

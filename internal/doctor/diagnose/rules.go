@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/nopod"
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/diagnose/result"
+	"outrider.dev/internal/doctor/diagnose/unnamed"
 	"outrider.dev/internal/doctor/diagnose/witness"
 	"outrider.dev/internal/doctor/evidence"
 )
@@ -42,7 +43,9 @@ func nodeLost(s *subject) []result.Finding { return node.Lost(s.Pod) }
 // Diagnose returns the diagnosis of a pod from its evidence. It fails only if ctx ends.
 func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, error) {
 	if p.Row != nil && len(p.Containers) == 0 {
-		return nopod.Row(p), ctx.Err()
+		r := nopod.Row(p)
+		unnamed.Complete(ctx, p, &r, o.ShowSecrets)
+		return r, ctx.Err()
 	}
 	c, err := chain.Of(ctx, p, o.ShowSecrets)
 	if err != nil {
@@ -74,6 +77,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	if len(r.Findings) == 0 { // any other finding explains a slow start too
 		r.Findings = phases.Slow(s.Pod, r.Start, o.Slow)
 	}
+	unnamed.Bound(p, r.Findings)
 	s.conclude(&r)
 	if q, matters := s.NodeThen(); matters && len(r.Findings) > 0 && beside.Node(r.Findings[0]) {
 		r.Findings[0].Evidence = append(r.Findings[0].Evidence, q)
@@ -104,6 +108,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	if p.Row != nil {
 		nopod.WithLogs(p, &r, slices.Concat(s.Reasons, s.ProxyReasons), s.Calls.Quotes())
 	}
+	unnamed.Complete(ctx, p, &r, o.ShowSecrets)
 	return r, ctx.Err()
 }
 

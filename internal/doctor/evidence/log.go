@@ -21,8 +21,10 @@ type Log struct {
 	Source    Source
 	Run       int // number of the run; -1: not known
 	Previous  bool
-	Truncated bool // the input contains only a part of the log
-	First     int  // number of its first line in the file; 0: the file is the log
+	Truncated bool   // the input contains only a part of the log
+	First     int    // number of its first line in the file; 0: the file is the log
+	Lines     []int  // numbers of its lines in the file, if others stand between them
+	Taken     string // why it is taken as the log of its container although nothing names that; empty: it is named
 	Zone      Zone
 
 	from, to time.Time // start and end of the run; zero: not known
@@ -63,6 +65,9 @@ func (l *Log) Head(ctx context.Context, most int64) ([]byte, error) {
 func (l *Log) At(line Line) Source {
 	s := l.Source
 	s.Line = line.Number
+	if i := line.Number - l.First; i >= 0 && i < len(l.Lines) {
+		s.Line = l.Lines[i]
+	}
 	return s
 }
 

@@ -125,7 +125,8 @@ type NodeRow struct {
 // kinds, what a network plugin dropped, the log of another pod.
 type Beside struct {
 	*Log
-	Of string // the pod and the container whose log it is; empty: a file of which only the name is known
+	Of      string // the pod and the container whose log it is; empty: a file of which only the name is known
+	Unnamed bool   // it is a log, and of which container is not known
 }
 
 // Name returns NAMESPACE/NAME.

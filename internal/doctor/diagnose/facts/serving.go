@@ -223,7 +223,7 @@ func (p *Pod) readProxy(ctx context.Context) error {
 		q := p.Quote(evidence.Time{}, "%s has never run, it waits (%s)", p.Proxy.Name, w.Reason)
 		p.Unborn = &q
 	}
-	if len(p.Serving) == 0 && p.Proxy.Restarts < 0 && slices.ContainsFunc(p.Apps, func(c *evidence.Container) bool { return c.Last() != nil }) {
+	if len(p.Serving) == 0 && p.Proxy.Restarts < 0 && (p.Row != nil && len(p.Proxy.Logs) > 0 || slices.ContainsFunc(p.Apps, func(c *evidence.Container) bool { return c.Last() != nil })) {
 		p.Serving = append(p.Serving, p.service(evidence.Run{Number: -1})) // it has run, but its status was left out
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/attribution"
 	"outrider.dev/internal/doctor/evidence/partial"
 )
 
@@ -75,6 +76,7 @@ type placedLog struct {
 	folder  string
 	empty   bool
 	dropped bool   // it is no log
+	unnamed bool   // it is one, of a container that is not known
 	text    []byte // its first bytes, which may be the answer of kubectl in its place
 }
 
@@ -110,10 +112,14 @@ func (b *bundle) finish(ctx context.Context) (pods []*evidence.Pod, unused []evi
 		p.FromEvents()
 		pods = append(pods, p.Pod)
 	}
+	var left []leftLog
 	for _, l := range b.logs {
 		l.Truncated = l.Truncated || slices.Contains(b.cut, l.Source.File)
-		b.giveLog(l)
+		if why := b.giveLog(ctx, &l); why != "" {
+			left = append(left, leftLog{l, why})
+		}
 	}
+	b.giveLeft(ctx, left)
 	b.giveBeside()
 	for _, j := range b.journals {
 		if p, why := b.onlyPod(j.folder); p != nil {
@@ -237,13 +243,13 @@ func (b *bundle) giveEvents(p *evidence.Pod, byAbout map[string][]int) {
 	slices.SortStableFunc(p.Events, func(a, c evidence.Event) int { return a.First.At.Compare(c.First.At) })
 }
 
-// giveLog finds the container of a log by the name of its file and the pods of its folder.
-func (b *bundle) giveLog(l placedLog) {
+// giveLog finds the container of a log by the name of its file and the pods of its folder, and returns why it did not.
+func (b *bundle) giveLog(ctx context.Context, l *placedLog) (why string) {
 	candidates := b.near(l.folder, l.name)
 	if len(candidates) == 0 {
-		b.addBeside(l, nil)
+		b.addBeside(*l, nil)
 		b.unused(l.Source, "no pod of the evidence is %s; want its object beside the log, as kubectl get pod NAME -o yaml prints it", l.describe())
-		return
+		return ""
 	}
 	type match struct {
 		pod       *evidence.Pod
@@ -261,45 +267,46 @@ func (b *bundle) giveLog(l placedLog) {
 	}
 	for _, p := range candidates {
 		if len(found) == 0 || found[0].meant {
-			if c := b.meant(p, &l); c != nil {
+			m, ok := attribution.Of(ctx, p, b.lines(l))
+			if c := l.match(m, ok); c != nil {
 				found = append(found, match{p, c, true})
 			}
 		}
 	}
 	if len(found) == 0 && len(candidates) == 1 {
-		if c := b.uncounted(candidates[0], l); c != nil {
+		if c := b.uncounted(candidates[0], *l); c != nil {
 			found = append(found, match{candidates[0], c, false})
 		}
 	}
 	switch {
 	case len(found) == 1:
-		b.give(found[0].pod, l, found[0].container)
+		b.give(found[0].pod, *l, found[0].container)
+		return ""
 	case len(found) > 1:
 		var names []string
 		for _, m := range found {
 			names = append(names, m.pod.Name())
 		}
-		b.notRead(l, "pods %s have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder", strings.Join(names, ", "))
+		return fmt.Sprintf("pods %s have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder", strings.Join(names, ", "))
 	case strings.Contains(l.base, "access") && len(candidates) == 1:
-		b.addBeside(l, nil)
+		b.addBeside(*l, nil)
 		b.unused(l.Source, "an access log is no log of a container")
+		return ""
 	case l.heading != "":
-		b.notRead(l, "its heading does not name one container of the pod: write the command above it, as kubectl logs POD -c CONTAINER")
-	default:
-		var names []string
-		for _, p := range candidates {
-			for _, c := range p.Containers {
-				if !slices.Contains(names, c.Name) {
-					names = append(names, c.Name)
-				}
+		return "its heading does not name one container of the pod: write the command above it, as kubectl logs POD -c CONTAINER"
+	}
+	var names []string
+	for _, p := range candidates {
+		for _, c := range p.Containers {
+			if !slices.Contains(names, c.Name) {
+				names = append(names, c.Name)
 			}
 		}
-		if len(names) == 0 {
-			b.notRead(l, "the evidence does not say of which pod and container it is: name it POD_CONTAINER.log")
-			return
-		}
-		b.notRead(l, "it is not named after a container of a pod beside it, as CONTAINER.log or CONTAINER.previous.log (%s)", strings.Join(names, ", "))
 	}
+	if len(names) == 0 {
+		return "the evidence does not say of which pod and container it is: name it POD_CONTAINER.log"
+	}
+	return fmt.Sprintf("it is not named after a container of a pod beside it, as CONTAINER.log or CONTAINER.previous.log (%s)", strings.Join(names, ", "))
 }
 
 // near returns the pods to which a file may belong: those that the file's name identifies, or else the pods of the
@@ -364,6 +371,11 @@ func (b *bundle) give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 		}
 	default:
 		l.Log.Run = c.Restarts
+		if c.Run(c.Restarts) == nil && c.Waiting == nil { // whose state is not known
+			if run := attribution.RunOf(context.Background(), c, l.Log); run >= 0 {
+				l.Log.Run = run
+			}
+		}
 	}
 	if l.Log.Run < 0 && l.run < 0 && l.previous && c.Restarts >= 0 {
 		if l.empty { // must-gather creates both files for each container
@@ -382,6 +394,9 @@ func (b *bundle) give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 		}
 	}
 	c.Logs = append(c.Logs, l.Log)
+	if l.Taken != "" {
+		p.Notes = append(p.Notes, evidence.Note{Source: l.Source, Text: fmt.Sprintf("%s is taken as the log of container %s: %s", path.Base(l.Source.String()), c.Name, l.Taken)})
+	}
 	slices.SortStableFunc(c.Logs, func(a, b *evidence.Log) int { return a.Run - b.Run })
 	if l.Truncated {
 		p.Missing = append(p.Missing, evidence.Missing{Kind: l.Log.Source.Kind, What: fmt.Sprintf("the rest of the log of container %s, run %d", c.Name, l.Log.Run), Why: "truncated"})
@@ -401,7 +416,11 @@ func noteMissing(p *evidence.Pod) {
 			}
 			noted := slices.ContainsFunc(p.Missing, func(m evidence.Missing) bool { return m.What == what })
 			if c.Log(r.Number) == nil && !noted && r.Number >= c.Restarts-1 {
-				p.Missing = append(p.Missing, evidence.Missing{Kind: kind, What: what, Why: "it is not among the evidence"})
+				why := "it is not among the evidence"
+				if slices.ContainsFunc(p.Beside, func(s evidence.Beside) bool { return s.Unnamed }) {
+					why = "no log of the evidence names it"
+				}
+				p.Missing = append(p.Missing, evidence.Missing{Kind: kind, What: what, Why: why})
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package gather
 
 import (
 	"cmp"
+	"context"
 	"path"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/attribution"
 	"outrider.dev/internal/doctor/evidence/partial"
 	"outrider.dev/startup"
 )
@@ -36,7 +38,8 @@ func (b *bundle) looseLogs(text func(*evidence.Pod) []byte) {
 		if p.Row.Status == "Terminating" {
 			p.Object.DeletionTimestamp = &metav1.Time{} // when is not known
 		}
-		if len(beside[p]) > 0 && len(p.Object.Spec.Containers) == 0 {
+		began := p.Row.Restarts > 0 || !starting.MatchString(p.Row.Status) || strings.HasPrefix(p.Row.Status, "Init:")
+		if len(beside[p]) > 0 && len(p.Object.Spec.Containers) == 0 && began {
 			p.Object.Spec.Containers = looseContainers(p, text(p), beside[p])
 			p.Containers = evidence.NewPod(p.Object, p.Source).Containers
 		}
@@ -49,7 +52,7 @@ func looseContainers(p *evidence.Pod, text []byte, logs []placedLog) (out []core
 	var all, named []string
 	for _, l := range logs {
 		rest := strings.TrimLeft(strings.TrimPrefix(l.base, p.Object.Name), "._-") // of POD_CONTAINER
-		container := cmp.Or(l.container, partial.ProxyIn(l.heading), rest, l.base)
+		container := cmp.Or(l.container, partial.ProxyIn(l.heading), programOf(l), rest, l.base)
 		switch {
 		case !partial.IsLabel.MatchString(container) || len(container) > 63:
 		case partial.Names(text, container):
@@ -70,17 +73,33 @@ func looseContainers(p *evidence.Pod, text []byte, logs []placedLog) (out []core
 	return out
 }
 
+// programOf returns the container by whose usual name the program of a part of a text is known; empty: it is not.
+func programOf(l placedLog) string {
+	if l.heading == "" {
+		return ""
+	}
+	head, err := l.Head(context.Background(), mostBegin)
+	if err != nil {
+		return ""
+	}
+	return attribution.ProgramIn(head)
+}
+
 // uncounted returns a new container of a pod of which a text shows a part of the containers alone, for a log that is
 // named after none of them: the line of kubectl get pods counts more than are known. It returns nil if it does not.
 func (b *bundle) uncounted(p *evidence.Pod, l placedLog) *evidence.Container {
-	if p.Row != nil || !p.Omitted.Spec && !p.Omitted.Hooks || path.Ext(l.Source.File) != ".log" || !partial.IsLabel.MatchString(l.base) || strings.HasPrefix(p.Object.Name, l.base+"-") {
+	container := cmp.Or(programOf(l), l.container)
+	if container == "" && path.Ext(l.Source.File) == ".log" {
+		container = l.base
+	}
+	if p.Row != nil || !p.Omitted.Spec && !p.Omitted.Hooks || !partial.IsLabel.MatchString(container) || strings.HasPrefix(p.Object.Name, container+"-") {
 		return nil
 	}
 	for _, t := range b.texts {
 		for _, r := range t.Pods {
 			if r.Name == p.Object.Name && r.Of > len(p.Object.Spec.Containers) {
-				p.Object.Spec.Containers, p.Omitted.Spec = append(p.Object.Spec.Containers, corev1.Container{Name: l.base}), true
-				p.Containers = append(p.Containers, &evidence.Container{Name: l.base, Kind: startup.Plain, Restarts: -1})
+				p.Object.Spec.Containers, p.Omitted.Spec = append(p.Object.Spec.Containers, corev1.Container{Name: container}), true
+				p.Containers = append(p.Containers, &evidence.Container{Name: container, Kind: startup.Plain, Restarts: -1})
 				return p.Containers[len(p.Containers)-1]
 			}
 		}
@@ -131,6 +150,7 @@ func (b *bundle) startingRows() {
 // notRead notes a log that is not used, also among what is missing of a pod that is known by a line alone: that pod is
 // not well by its line if a log beside it is not read.
 func (b *bundle) notRead(l placedLog, format string, args ...any) {
+	l.unnamed = true
 	b.addBeside(l, nil)
 	b.unused(l.Source, format, args...)
 	for _, p := range b.near(l.folder, name{}) {
