@@ -17,7 +17,7 @@ import (
 // capture is none: what it captures is not called by its port.
 func (c *Case) Siblings(caller string) (out []*evidence.Container) {
 	for _, o := range c.Containers {
-		if o.Name != caller && o.Kind != startup.Init && o.Kind != evidence.Ephemeral && (o != c.Proxy || c.Capture.None != "" || c.Capture.Own) {
+		if o.Name != caller && o.Kind != startup.Init && o.Kind != evidence.Ephemeral && (o != c.Proxy || c.Capture.None != "" || c.Capture.Own || c.Omitted.Meta && strings.HasPrefix(o.Name, "consul-dataplane")) {
 			out = append(out, o)
 		}
 	}
@@ -32,7 +32,7 @@ func (c *Case) Listener(y calls.Call) *evidence.Container {
 		if spec == nil || o.Name == y.Container || o.Kind == startup.Init || o.Kind == evidence.Ephemeral {
 			continue
 		}
-		if o == c.Proxy && (slices.Contains(c.upstreamPorts(), port) || c.mayServeUpstream(y)) {
+		if o == c.Proxy && slices.Contains(c.upstreamPorts(), port) {
 			return o
 		}
 		_, says := c.ListensAt(o.Name, y.To.Port)
@@ -41,12 +41,6 @@ func (c *Case) Listener(y calls.Call) *evidence.Container {
 		}
 	}
 	return nil
-}
-
-// mayServeUpstream reports whether Consul's proxy may listen where a call went: the annotation that would say so was left
-// out, and nothing else of the pod can be meant.
-func (c *Case) mayServeUpstream(y calls.Call) bool {
-	return c.Omitted.Meta && y.To.Loopback() && y.To.Port > 0 && strings.HasPrefix(c.Proxy.Name, "consul-dataplane") && len(c.Siblings(y.Container)) == 0
 }
 
 // upstreamPorts returns the ports at which Consul's proxy listens for the services that an annotation names: name:port,

@@ -5,6 +5,7 @@ package nopod
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"outrider.dev/internal/base/finding"
@@ -135,6 +136,10 @@ func WithLogs(p *evidence.Pod, r *result.Report, told []evidence.Told, failed []
 	row := Row(p)
 	r.Missing = append(row.Missing[:1:1], r.Missing...)
 	all := len(p.Containers) >= p.Row.Of // else another container may be the one that was called, or a proxy
+	ordered := r.Verdict == result.Undecided && slices.ContainsFunc(r.Findings, func(f result.Finding) bool { return f.Code == "startup-race" })
+	if all && ordered && row.Verdict.Well() { // the line shows no other fault
+		return
+	}
 	if r.Verdict == result.Found && (all || r.Findings[0].Code == "shutdown-race") {
 		for i := range r.Findings {
 			if f := &r.Findings[i]; f.Confidence == result.Certain {

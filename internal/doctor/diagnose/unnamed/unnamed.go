@@ -58,7 +58,7 @@ func Complete(ctx context.Context, p *evidence.Pod, r *result.Report, secrets bo
 	}
 	says := fmt.Sprintf("a log that names no container says: %s", why.Cut(all[0].text, 200))
 	if len(r.Findings) == 0 {
-		if r.Verdict.Well() && strings.Contains(r.Sentence, "nothing is wrong") {
+		if p.Row == nil && strings.Contains(r.Sentence, "nothing is wrong") {
 			r.Sentence += "; but " + says
 		}
 		return

@@ -116,7 +116,7 @@ func Of(ctx context.Context, p *evidence.Pod, l Log) (m Match, ok bool) {
 // Left returns the only container of a pod that may have a log and has none, for the only log that is left.
 func Left(ctx context.Context, p *evidence.Pod, l Log) (Match, bool) {
 	head, err := l.Head(ctx, mostRead)
-	if err != nil || l.Command || pasted.IsTable(head) || isAside(head) || !within(p, head) || l.ofOthers(p, head) || len(bytes.TrimSpace(head)) == 0 {
+	if err != nil || l.Command || pasted.IsTable(head) || pasted.IsProse(head) || isAside(head) || !within(p, head) || l.ofOthers(p, head) || len(bytes.TrimSpace(head)) == 0 {
 		return Match{}, false
 	}
 	run := pasted.RunOf(l.Heading)

@@ -113,6 +113,9 @@ var (
 	waiting  = regexp.MustCompile(`^(?:ImagePullBackOff|ErrImagePull|ErrImageNeverPull|InvalidImageName|CrashLoopBackOff|CreateContainer(?:Config)?Error|RunContainerError)$`)
 )
 
+// pulled matches the events about an image.
+var pulled = regexp.MustCompile(`\bimage "([^"\s]+)"`)
+
 // startingRows makes pods of lines about which there are events too, if the STATUS and the events together say how the
 // containers are: none has started, or the only one that the events are about waits.
 func (b *bundle) startingRows() {
@@ -121,10 +124,13 @@ func (b *bundle) startingRows() {
 		if p.Row == nil || len(p.Object.Spec.Containers) > 0 {
 			continue
 		}
-		n := 0
+		n, image := 0, ""
 		for _, e := range b.events {
 			if e.About != evidence.About("Pod", p.Object.Namespace, p.Object.Name) {
 				continue
+			}
+			if m := pulled.FindStringSubmatch(e.Message); m != nil {
+				image = m[1]
 			}
 			if n++; e.Container != "" && !slices.Contains(containers, e.Container) {
 				containers = append(containers, e.Container)
@@ -134,8 +140,9 @@ func (b *bundle) startingRows() {
 		case n == 0:
 			continue
 		case starting.MatchString(p.Row.Status):
-		case waiting.MatchString(p.Row.Status) && len(containers) == 1 && p.Row.Of == 1:
-			p.Object.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containers[0], RestartCount: int32(p.Row.Restarts), State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: p.Row.Status}}}}
+		case waiting.MatchString(p.Row.Status) && len(containers) < 2 && p.Row.Of == 1:
+			containers = append(containers, partial.NoContainer)
+			p.Object.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containers[0], Image: image, RestartCount: int32(p.Row.Restarts), State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: p.Row.Status}}}}
 		default:
 			continue
 		}
@@ -150,7 +157,6 @@ func (b *bundle) startingRows() {
 // notRead notes a log that is not used, also among what is missing of a pod that is known by a line alone: that pod is
 // not well by its line if a log beside it is not read.
 func (b *bundle) notRead(l placedLog, format string, args ...any) {
-	l.unnamed = true
 	b.addBeside(l, nil)
 	b.unused(l.Source, format, args...)
 	for _, p := range b.near(l.folder, name{}) {

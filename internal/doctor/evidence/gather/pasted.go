@@ -196,6 +196,11 @@ func (b *bundle) giveLeft(ctx context.Context, left []leftLog) {
 				continue
 			}
 		}
+		if head, err := l.Head(ctx, mostBegin); err == nil && l.First == 0 && pasted.IsProse(head) {
+			b.notRead(l.placedLog, "it has sentences, and nothing that a program printed")
+			continue
+		}
+		l.unnamed = true
 		b.notRead(l.placedLog, "%s", l.why)
 	}
 }

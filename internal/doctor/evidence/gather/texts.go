@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,7 +66,7 @@ func (b *bundle) addTexts() {
 	b.addRows(gone) // before the events, of which a table does not name the namespace
 	for _, t := range b.texts {
 		if gone[t.log] {
-			b.describedEvents(t, "", t.Events)
+			b.describedEvents(t, b.eventsOf(t), t.Events)
 		}
 	}
 	b.addNodes(gone)
@@ -151,6 +153,27 @@ func (b *bundle) describedEvents(t placedText, self string, events []described.E
 		b.events = append(b.events, podEvent{Aged: partial.Aged{Event: out, Oldest: e.First, Newest: e.Last}, text: true})
 	}
 }
+
+// eventsOf returns the object of events that a description has, without the rest of it: the only pod that their messages
+// name or, if they name none, the only one beside them. Empty: there is none, or several.
+func (b *bundle) eventsOf(t placedText) string {
+	var all []string
+	for _, e := range t.Events {
+		all = append(all, e.Message)
+	}
+	said := []byte(strings.NewReplacer("/", " ", "_", " ").Replace(strings.Join(all, "\n")))
+	found := b.near(t.folder, name{})
+	if assigned.Match(said) {
+		found = slices.DeleteFunc(found, func(p *evidence.Pod) bool { return !partial.Names(said, p.Object.Name) })
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	return evidence.About("Pod", found[0].Object.Namespace, found[0].Object.Name)
+}
+
+// assigned matches the messages that name the pod of an event.
+var assigned = regexp.MustCompile(`Successfully assigned \S+ \S+ to |\bin pod \S`)
 
 // namespaceOf returns the namespace of the only object of that kind and name; empty: it is not known. A table of events
 // has none.

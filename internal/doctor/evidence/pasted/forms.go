@@ -25,6 +25,33 @@ var (
 // IsTable reports whether a text has a table as clients of databases print it, and so is no log.
 func IsTable(text []byte) bool { return ruled.Match(text) }
 
+// IsProse reports whether a text has sentences, and no line that only a program writes.
+func IsProse(text []byte) bool {
+	if ofProgram(text) || IsTable(text) {
+		return false
+	}
+	lines, sentences := 0, 0
+	for line := range bytes.Lines(text) {
+		at := strings.TrimSpace(string(line[:min(len(line), longest)]))
+		if at == "" {
+			continue
+		}
+		if lines++; lines > sampled {
+			break
+		}
+		if machine.MatchString(at) {
+			return false
+		}
+		if len(strings.Fields(at)) >= 6 && sentence.MatchString(at) {
+			sentences++
+		}
+	}
+	return 2*sentences > lines
+}
+
+// sentence matches the marks that end sentences, and those within them, where programs seldom write them.
+var sentence = regexp.MustCompile(`[a-z][.?!]+(?: [A-Z"]|$)|[?!]$|\w, [a-z]+ [a-z]+ `)
+
 // printed reports whether a line, by itself, was printed by a program: of a log, or the head of a table or a description.
 func printed(line string) bool {
 	return machine.MatchString(line) || levelled.MatchString(line) || name.MatchString(line) || described.Is([]byte(line))
