@@ -16,6 +16,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/why"
 	"outrider.dev/startup"
 )
 
@@ -30,16 +31,13 @@ func notStarted(s *subject) (out []result.Finding) {
 		if placed := s.Object.Spec.NodeName != ""; len(q) == 0 || placed && k.Code == "not-scheduled" || s.overcome(k.Reason) {
 			continue
 		}
-		text := strings.TrimPrefix(q[len(q)-1].Text, k.Reason+": ")
+		text := strings.TrimPrefix(states.Telling(q), k.Reason+": ")
 		f := result.Finding{
-			Code: k.Code, Confidence: result.Certain, Sentence: fmt.Sprintf("%s: %s", k.What, text), Evidence: q,
-			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Sentence: k.Do, Command: s.Kubectl("describe pod %s", s.Object.Name)},
+			Code: k.Code, Confidence: result.Certain, Sentence: fmt.Sprintf("%s: %s", k.What, why.Cut(states.StartSays(text), 400)), Evidence: q,
+			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Sentence: cmp.Or(states.StartRemedy(k.Code, text), k.Do), Command: s.Kubectl("describe pod %s", s.Object.Name)},
 		}
 		if initKilled.MatchString(text) {
 			s.limitTooLow(&f)
-		}
-		if k.Code == "volume-missing" {
-			f.Remedy.Sentence = cmp.Or(states.VolumeRemedy(text), f.Remedy.Sentence)
 		}
 		out = append(out, f)
 	}

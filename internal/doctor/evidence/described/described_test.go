@@ -209,6 +209,19 @@ LAST SEEN   TYPE      REASON    OBJECT     SUBOBJECT               SOURCE       
 	if d := cmp.Diff(events, got.Events); d != "" {
 		t.Error(d)
 	}
+	// A message of several lines, which are not indented, belongs to its event if a further event follows.
+	const head = "Events:\n  Type     Reason       Age   From     Message\n  ----     ------       ----  ----     -------\n"
+	long := head + "  Warning  FailedMount  3m    kubelet  MountVolume.SetUp failed: the driver says\nstatus: 401\n{\n  \"reason\": \"Expired\"\n}\n"
+	for text, want := range map[string]string{
+		long + "  Normal   Pulled       2m    kubelet  pulled\n":                      "MountVolume.SetUp failed: the driver says\nstatus: 401\n{\n\"reason\": \"Expired\"\n}",
+		long + "\n  Normal   Pulled       2m    kubelet  pulled\n":                    "MountVolume.SetUp failed: the driver says",
+		long + "$ kubectl get events\n  Normal   Pulled  2m    kubelet  of another\n": "MountVolume.SetUp failed: the driver says",
+		long: "MountVolume.SetUp failed: the driver says",
+	} {
+		if got := Read([]byte(text)); len(got.Events) == 0 || got.Events[0].Message != want {
+			t.Errorf("%q: %+v", text, got.Events)
+		}
+	}
 	// As kubectl described events once, with tabs and empty cells.
 	old := Read([]byte("Name: web\nNamespace: shop\nNode: n\nEvents:\n  FirstSeen\tLastSeen\tCount\tFrom\tSubObjectPath\tType\tReason\tMessage\n  ---------\t--------\t-----\t----\t-------------\t--------\t------\t-------\n" +
 		"  8m\t8m\t1\tdefault-scheduler\t\tNormal\tScheduled\tassigned\n  7m\t9s\t20\tkubelet, n\tspec.containers{app}\tWarning\tBackOff\tBack-off\n"))

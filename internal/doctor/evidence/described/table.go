@@ -66,13 +66,28 @@ func (r *reader) events() (out []Event) {
 		case is:
 			e.Line = r.at + 1
 			out = append(out, e)
-		case len(out) > 0 && line != "" && strings.TrimLeft(line, " \t>") != line && !hasField.MatchString(line): // a message of several lines
+		case len(out) > 0 && line != "" && (strings.TrimLeft(line, " \t>") != line && !hasField.MatchString(line) || r.goesOn(head)): // a message of several lines
 			add(&out[len(out)-1].Message, strings.TrimSpace(line))
 		default:
 			return out
 		}
 	}
 	return out
+}
+
+// goesOn reports whether a further row of a table comes soon after the current line, and nothing else begins before it: the
+// lines between belong to the message of an event.
+func (r *reader) goesOn(head table) bool {
+	const most = 40
+	for i, line := range r.lines[r.at:min(r.at+most, len(r.lines))] {
+		if _, is := eventOf(head.cells(line)); is {
+			return i > 0
+		}
+		if line == "" || outside.MatchString(line) || rowsHead.MatchString(line) || nodesHead.MatchString(line) || eventsHead.MatchString(line) || named.MatchString(line) || strings.Contains(line, "kubectl ") {
+			return false
+		}
+	}
+	return false
 }
 
 var hasField = regexp.MustCompile(`^[ \t>]*[A-Z][A-Za-z ]*:(?:\s|$)`)
