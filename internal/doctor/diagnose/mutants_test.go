@@ -17,7 +17,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestAParkedCallIsNoRace|TestAnAssumedZoneIsNotCertain|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart|TestAProxyThatWasReplaced", map[string]mutants.Mutant{
 		"what was overcome is a cause":                  {File: "states/notstarted.go", From: `steps[later] > at`, To: `false && steps[later] > at`, Tests: "TestAFailureThatWasOvercome"},
 		"a step proves that it succeeded":               {File: "states/notstarted.go", From: `steps[later] > at`, To: `steps[later] >= at`, Tests: "TestAFailureThatWasOvercome"},
-		"what fails again was overcome":                 {File: "notstarted.go", From: `last.Last.Compare(e.Last) != evidence.After`, To: `(last.Last.Known() || e.Last.Known() || true)`, Tests: "TestAFailureThatWasOvercome"},
+		"what fails again was overcome":                 {File: "shape/shape.go", From: `last.Last.Compare(e.Last) != evidence.After`, To: `(last.Last.Known() || e.Last.Known() || true)`, Tests: "TestAFailureThatWasOvercome"},
 		"a run that a later one followed is lost":       {File: "state.go", From: `m.Code == "node-lost" && r.Number < c.Restarts && c.Last().Running`, To: `false`, Tests: "TestANodeThatRestartedIsTheOccasion"},
 		"a log without a zone is not placed":            {File: "proxy.go", From: `again && !y.Undated`, To: `false && !y.Undated`, Tests: "TestCallsWhileAHelperIsDown"},
 		"what kubectl says is a log":                    {File: "../evidence/gather/bundle.go", From: `says != ""`, To: `false`, Tests: "TestAnswersOfKubectlAreNoLog"},

@@ -62,7 +62,7 @@ func TestWhyAStepOfTheStartFailed(t *testing.T) {
 	const inTime = "Unable to attach or mount volumes: unmounted volumes=[s], unattached volumes=[s t]: timed out waiting for the condition"
 	const sandbox = `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "ab12": plugin type="%s" failed (add): %s`
 	for name, c := range map[string]struct{ events, says, do string }{ // in any order: subtests
-		"the store refuses":       {event(1, "FailedMount", `MountVolume.SetUp failed for volume "s": GetSecretValue: AccessDeniedException: 403 caller is not authorized`) + event(3, "FailedMount", inTime), "AccessDeniedException", "refuses the identity of the pod"},
+		"the store refuses":       {event(1, "FailedMount", `MountVolume.SetUp failed for volume "s": GetSecretValue: AccessDeniedException: 403 caller is not authorized`) + event(3, "FailedMount", inTime), "caller is not authorized", "refuses the identity of the pod"},
 		"no reason at all":        {event(3, "FailedMount", inTime), "unmounted volumes=[s]", "log of the CSI driver"},
 		"rights on files":         {event(1, "FailedMount", `MountVolume.SetUp failed for volume "s": mount.nfs: access denied by server`), "access denied", "rights on the storage"},
 		"no address":              {event(1, "FailedCreatePodSandBox", fmt.Sprintf(sandbox, "host-local", "no IP addresses available in range set: 10.1.0.1-10.1.0.6")), "cannot be created: plugin host-local: no IP", "no IP address is left"},

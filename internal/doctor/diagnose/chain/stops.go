@@ -141,15 +141,15 @@ func (c *Case) SinceStop(y calls.Call) (doctor.Answer, []evidence.Quote) {
 		}
 	default:
 		written.Clock = evidence.NodeClock
-		if _, most, _ := written.Since(at); written.Compare(at) == evidence.After && most <= c.grace()+time.Minute && c.livedBefore(at) {
+		if _, most, _ := written.Since(at); written.Compare(at) == evidence.After && most <= c.Grace()+time.Minute && c.livedBefore(at) {
 			return doctor.Yes, []evidence.Quote{stop, c.Quote(evidence.Time{}, "the log of %s names no zone; by UTC the call comes %s after that", y.Container, written.At.Sub(stop.At.At).Round(time.Second))}
 		}
 	}
 	return doctor.Perhaps, nil
 }
 
-// grace returns the time that the containers had to end.
-func (c *Case) grace() time.Duration {
+// Grace returns the time that the containers had to end.
+func (c *Case) Grace() time.Duration {
 	for _, s := range []*int64{c.Object.DeletionGracePeriodSeconds, c.Object.Spec.TerminationGracePeriodSeconds} {
 		if s != nil {
 			return time.Duration(*s) * time.Second
