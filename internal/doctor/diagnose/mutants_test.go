@@ -15,6 +15,17 @@ const files = "TestFilesBeside|TestConfigurationBeside"
 // The tests notice each mutant of the code that decides between a race and another cause.
 func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestAParkedCallIsNoRace|TestAnAssumedZoneIsNotCertain|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart|TestAProxyThatWasReplaced", map[string]mutants.Mutant{
+		"a native proxy starts before all":              {File: "shape/shape.go", From: `at(name) < at(s.Proxy.Name)`, To: `false`, Tests: "TestInitContainersBeforeTheProxy"},
+		"an init container after a native proxy waits":  {File: "shape/shape.go", From: `at(name) < at(s.Proxy.Name)`, To: `true`, Tests: "TestInitContainersBeforeTheProxy"},
+		"a log of an init container does not matter":    {File: "shape/shape.go", From: `len(c.Logs) > 0`, To: `false`, Tests: "TestInitContainersBeforeTheProxy"},
+		"one failure of an init container is enough":    {File: "shape/shape.go", From: `c.Restarts > 0`, In: `c.Restarts > 0:`, To: `true`, Tests: "TestInitContainersBeforeTheProxy"},
+		"an end has met the race whatever it is":        {File: "shape/shape.go", From: `!byItself(r)`, To: `false`, Tests: "TestAnEndBeforeTheProxyIsReady"},
+		"an end in the second of a start is after it":   {File: "shape/shape.go", From: `least <= 0`, To: `false`, Tests: "TestAnEndBeforeTheProxyIsReady"},
+		"any kill in a deletion is one at its end":      {File: "shape/shape.go", From: `most < grace`, To: `false`, Tests: "TestKilledWhenTheGracePeriodIsOver"},
+		"a shell that handles signals passes none on":   {File: "shape/shape.go", From: `!handles`, To: `true`, Tests: "TestKilledWhenTheGracePeriodIsOver"},
+		"a helper stays where others still work":        {File: "shape/shape.go", From: `r.Running && !is`, To: `false`, Tests: "TestAHelperThatStaysAfterAFailure"},
+		"what failed before the work is another helper": {File: "once.go", From: `slices.ContainsFunc(failed, beforeTheWork)`, To: `false`, Tests: "TestAHelperThatStaysAfterAFailure"},
+		"a race that is over has its patch":             {File: "shape/shape.go", From: `!f.Over`, To: `true`, Tests: "TestRemediesThatDoNotHelp"},
 		"what was overcome is a cause":                  {File: "states/notstarted.go", From: `steps[later] > at`, To: `false && steps[later] > at`, Tests: "TestAFailureThatWasOvercome"},
 		"a step proves that it succeeded":               {File: "states/notstarted.go", From: `steps[later] > at`, To: `steps[later] >= at`, Tests: "TestAFailureThatWasOvercome"},
 		"what fails again was overcome":                 {File: "shape/shape.go", From: `last.Last.Compare(e.Last) != evidence.After`, To: `(last.Last.Known() || e.Last.Known() || true)`, Tests: "TestAFailureThatWasOvercome"},
@@ -157,7 +168,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"what fails after the pod ended is a cause":     {File: "destination.go", From: `since == yes && ended`, To: `false`, Tests: "TestStops"},
 		"a call before a stop line is of the stop":      {File: "chain/stops.go", From: `own.Source.Line > y.Quote.Source.Line`, In: "if own.Source.Line > y.Quote.Source.Line {", To: `false`, Tests: "TestStops"},
 		"the end of a log is no sign":                   {File: "chain/stops.go", From: `c.lateInItsLog(y)`, To: `false`, Tests: "TestStops"},
-		"any time fits the stop":                        {File: "chain/stops.go", From: `most <= c.grace()+time.Minute`, To: `true`, Tests: "TestStops"},
+		"any time fits the stop":                        {File: "chain/stops.go", From: `most <= c.Grace()+time.Minute`, To: `true`, Tests: "TestStops"},
 		"events do not end a pod":                       {File: "facts/facts.go", From: `ends || p.Object.DeletionTimestamp != nil`, To: `p.Object.DeletionTimestamp != nil`, Tests: "TestStops"},
 		"a kill by a probe ends the pod":                {File: "facts/facts.go", From: `!strings.HasPrefix(e.Message, "Stopping container")`, To: `false`, Tests: "TestStops"},
 		"a presumed destination is certain":             {File: "shutdown.go", From: `y.Presumed`, To: `false`, Tests: quick},

@@ -187,7 +187,7 @@ func (s *subject) decide(findings []result.Finding) string {
 	if s.Object.Namespace != "" {
 		in = " -n " + s.Object.Namespace
 	}
-	crash := !slices.ContainsFunc(findings, func(f result.Finding) bool { return f.Code != "app-crash" }) // the proxy's log would not decide
+	crash := slices.ContainsFunc(findings, func(f result.Finding) bool { return f.Code == "app-crash" }) // its own log decides, not the proxy's
 	switch {
 	case s.Proxy != nil && !s.ReadyIsKnown() && !crash:
 		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps", in, s.Object.Name, s.Proxy.Name)

@@ -45,6 +45,7 @@ func TestInitContainersBeforeTheProxy(t *testing.T) {
 		"a check, and a plain proxy":                   {pod(check+","+load, plain+",", fails), "undecided init-needs-network possible", nil},
 		"before a native proxy":                        {pod(load+","+check+","+native, "", fails), "undecided init-needs-network possible", nil},
 		"it runs for twenty minutes":                   {pod(load+","+check+","+native, "", runs), "undecided init-needs-network possible", nil},
+		"it runs, and has a log":                       {pod(load+","+check+","+native, "", runs), "found state-not-known", map[string]string{"load.log": "2026-03-05T10:00:03Z part 3 of 90\n"}},
 		"after a native proxy":                         {pod(check+","+native+","+load, "", fails), "undecided app-crash possible", nil},
 		"before the rules are written":                 {pod(load+","+writes, plain+",", fails), "undecided app-crash possible", nil},
 		"its user is exempt":                           {pod(check+","+exempt, plain+",", fails), "undecided app-crash possible", nil},
@@ -87,7 +88,7 @@ func TestAnEndBeforeTheProxyIsReady(t *testing.T) {
 		"no command":                  {app("127", "00:06", "Error", well), "undecided app-crash possible", "startup-race", map[string]string{"linkerd-proxy.log": ready}},
 		"out of memory":               {app("137", "00:06", "OOMKilled", well), "found out-of-memory certain", "startup-race", map[string]string{"linkerd-proxy.log": ready}},
 		"by a signal":                 {app("143", "00:06", "Error", well), "undecided app-crash possible", "startup-race", map[string]string{"linkerd-proxy.log": ready}},
-		"its log says another reason": {app("3", "00:06", "Error", well), "found app-crash likely", "startup-race", map[string]string{"linkerd-proxy.log": ready, "api.previous.log": "panic: no field of that name\n"}},
+		"its log says another reason": {app("3", "00:06", "Error", well), "found app-crash likely", "startup-race", map[string]string{"linkerd-proxy.log": ready, "api.previous.log": "FATAL no field of that name\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := map[string]string{"pod.yaml": c.pod}
@@ -183,7 +184,7 @@ func TestRemediesThatDoNotHelp(t *testing.T) {
 	r := diagnoseFiles(t, map[string]string{
 		"pod.yaml": podWith(", labels: {pod-template-hash: abc}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: p-abc, controller: true}]", pod,
 			`, phase: Running, containerStatuses: [{name: istio-proxy, ready: true, restartCount: 0, state: {running: {startedAt: "2026-03-05T10:00:05Z"}}}, {name: plan, ready: true, restartCount: 1, state: {running: {startedAt: "2026-03-05T10:40:05Z"}}, lastState: {terminated: {exitCode: 2, reason: Error, startedAt: "2026-03-05T10:00:04Z", finishedAt: "2026-03-05T10:40:03Z"}}}]`),
-		"plan.previous.log": "2026-03-05T10:00:04.200Z dial tcp 10.7.7.7:6000: connect: connection refused, again in 3s\n2026-03-05T10:00:08.000Z connected\n2026-03-05T10:40:02.900Z panic: assignment to entry in nil map\n",
+		"plan.previous.log": "2026-03-05T10:00:04.200Z dial tcp 10.7.7.7:6000: connect: connection refused, again in 3s\n2026-03-05T10:00:08.000Z connected\n2026-03-05T10:40:02.900Z FATAL plan: no depot of that name\n",
 		"istio-proxy.log":   "2026-03-05T10:00:07.772155Z\tinfo\tEnvoy proxy is ready\n",
 	})
 	if len(r.Findings) < 2 || r.Findings[0].Code != "app-crash" || r.Findings[1].Patch != "" || r.Findings[1].Remedy.Command != "" || !strings.HasPrefix(r.Findings[1].Remedy.Sentence, "it is over") {

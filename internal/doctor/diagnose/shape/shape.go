@@ -333,7 +333,9 @@ func KeptOpen(s *chain.Case, r *result.Report, helper *evidence.Container) {
 		f.Sentence += text
 	}
 	r.Sentence += text
-	f.Evidence = append(f.Evidence, s.Quote(helper.Last().Started, "%s started, and runs since", helper.Name))
+	if q := s.Quote(helper.Last().Started, "%s started", helper.Name); !slices.Contains(f.Evidence, q) {
+		f.Evidence = append(f.Evidence, q)
+	}
 }
 
 // GotOver changes the remedies of races that a container got over, beside another cause: what would spare the race does not

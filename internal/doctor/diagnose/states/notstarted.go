@@ -44,11 +44,11 @@ var sandboxRemedies = []startRemedy{
 
 // volumeRemedies are about volumes.
 var volumeRemedies = []startRemedy{
+	{regexp.MustCompile(`(?i)\b(?:403|401)\b.*(?:forbidden|unauthorized|denied|caller|not authorized)|not authorized to perform|accessdenied\w*|permission_?denied.*(?:iam|secretmanager)|forbiddenbyrbac`), "the store refuses the identity of the pod (that of its service account, with the driver's settings): give it the right to read what the message names, and wait until that is in force; the kubelet tries again by itself, and a new pod does not help"},
 	{regexp.MustCompile(`(?i)multi-attach|already (?:exclusively attached|used by|attached)`), "the volume is attached to another node: end the pod that uses it there; if that node is off for good, taint it with node.kubernetes.io/out-of-service, or delete the Node"},
-	{regexp.MustCompile(`(?i)(?:configmap|secret)s? .*not found|references non-existent`), "create what is missing, or correct its name in the pod template; the kubelet tries again by itself"},
+	{regexp.MustCompile(`(?i)(?:configmap|secret)s? [^:]*not found|references non-existent`), "create what is missing, or correct its name in the pod template; the kubelet tries again by itself"},
 	{regexp.MustCompile(`(?i)persistentvolumeclaim.*not found`), "create the PersistentVolumeClaim, or correct its name in the pod template"},
 	{regexp.MustCompile(`(?i)driver name \S+ not found|no such plugin|not registered`), "see whether the CSI driver of the volume runs on this node"},
-	{regexp.MustCompile(`(?i)\b(?:403|401)\b.*(?:forbidden|unauthorized|denied|caller|not authorized)|not authorized to perform|accessdenied\w*|permission_?denied.*(?:iam|secretmanager)|forbiddenbyrbac`), "the store refuses the identity of the pod (that of its service account, with the driver's settings): give it the right to read what the message names, and wait until that is in force; the kubelet tries again by itself, and a new pod does not help"},
 	{regexp.MustCompile(`(?i)permission denied|access denied|unauthorized|forbidden`), "see the rights on the storage, and the credentials of the driver"},
 	{regexp.MustCompile(`(?i)timed out|deadline exceeded`), "see the other events, and the log of the CSI driver on this node and of the controller that attaches volumes"},
 	{regexp.MustCompile(`(?i)wrong fs type|bad superblock|exit status 32`), "see whether the volume has a file system, and the node the program to mount it"},
