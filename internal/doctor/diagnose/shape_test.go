@@ -177,8 +177,7 @@ func TestNothingIsWrongNow(t *testing.T) {
 	}
 }
 
-// What would spare a race that a container got over is no remedy for another end, and a pod whose owner is not known is not
-// replaced by hand.
+// A race that a container got over is no cause of another end, so its remedy does not help against that.
 func TestRemediesThatDoNotHelp(t *testing.T) {
 	const pod = `restartPolicy: Always, initContainers: [{name: istio-init, image: "istio/proxyv2:1.22.3"}], containers: [{name: plan, image: i}, {name: istio-proxy, image: "istio/proxyv2:1.22.3"}]`
 	r := diagnoseFiles(t, map[string]string{
