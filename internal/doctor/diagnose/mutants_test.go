@@ -199,7 +199,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a check has the reasons of what sets up":       {File: "states/capture.go", From: `(i == 0) == checks`, To: `true`, Tests: "TestCaptureThatIsMissing"},
 		"an Envoy with a capture is not called":         {File: "chain/listener.go", From: `c.Capture.Own`, To: `false`, Tests: "TestCaptureOfUnknownMeshes"},
 		"why the capture failed is not read":            {File: "proxy.go", From: `says && !checks`, To: `says && checks`, Tests: "TestWhyTheCaptureFailed"},
-		"the fault of a certificate is not said":        {File: "proxy.go", From: `refused != ""`, To: `false`, Tests: "TestCertificateOfTheControlPlane"},
+		"the fault of a certificate is not said":        {File: "unready/unready.go", From: `refused != ""`, To: `false`, Tests: "TestCertificateOfTheControlPlane"},
 		"the beginning of a reason is not enough":       {File: "states/states.go", From: `all && strings.HasPrefix(reason, begin)`, To: `false`, Tests: "TestEachState"},
 		"any message is of a missing object":            {File: "states/states.go", From: `len(m.Says) == 0`, To: `true`, Tests: "TestEachState"},
 		"no status has a meaning":                       {File: "states/exits.go", From: `e.Status == status`, To: `false`, Tests: quick},

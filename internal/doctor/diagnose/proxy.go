@@ -13,6 +13,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
+	"outrider.dev/internal/doctor/diagnose/unready"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
 	"outrider.dev/startup"
@@ -107,34 +108,6 @@ func (s *subject) proxySays(f *result.Finding, r evidence.Run) {
 	}
 }
 
-// An unreadiness is a reason why a proxy is not ready.
-type unreadiness struct {
-	said   facts.Topic
-	code   finding.Code
-	what   string
-	remedy string
-}
-
-// by returns the reason with what a line says of the certificate that is not accepted.
-func (u unreadiness) by(line string) unreadiness {
-	if refused := why.OfCertificate(line); u.said == facts.Untrusted && refused != "" {
-		u.what += ": " + refused
-	}
-	return u
-}
-
-// unready lists the reasons why a proxy is not ready. said is the topic of the lines that show the reason.
-var unready = []unreadiness{
-	{facts.Rejected, "configuration-rejected", "it rejects its configuration", "see the message for the field: it is of a resource that was changed, an EnvoyFilter for instance"},
-	{facts.Untrusted, "no-certificate", "its control plane was reached, but a certificate between the two is not accepted", "see whether the trust anchors of the pod and the issuer of the control plane belong together, and whether both are still valid (linkerd check, istioctl proxy-config secret); then restart the control plane, and the pods after it"},
-	{facts.Denied, "no-certificate", "its control plane was reached, and refuses it", "see the log of the control plane for the reason, and whether the pod's token (its audience, its expiry) and service account are those that it accepts"},
-	{facts.NoControlPlane, "no-control-plane", "it does not reach its control plane", "see whether the control plane runs, and whether a NetworkPolicy lets the pod reach it"},
-	{facts.Uncaptured, "capture-not-in-place", "connections do not come to it", captureRemedy},
-	{facts.NoCertificate, "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
-}
-
-const captureRemedy = "run outrider-agent capture again in a container of the pod with NET_ADMIN, or make a new pod, and find the program that removed the rules or wrote others (nft list ruleset, iptables-save)"
-
 // captureLost finds proxies to which connections no longer came, by the agent's proofs, and whether they come again.
 func captureLost(s *subject) (out []result.Finding) {
 	if s.Proxy == nil || len(s.Serving) == 0 {
@@ -143,7 +116,7 @@ func captureLost(s *subject) (out []result.Finding) {
 	f := result.Finding{
 		Code: "capture-not-in-place", Container: s.Proxy.Name, Confidence: result.Certain,
 		Disproof: "a call of that direction and family of IP in the proxy's access log at that time",
-		Remedy:   finding.Remedy{Sentence: captureRemedy},
+		Remedy:   finding.Remedy{Sentence: unready.CaptureRemedy},
 	}
 	lost, back := evidence.Quote{}, evidence.Quote{}
 	for _, q := range s.Said.In(s.Serving[len(s.Serving)-1].Number, "capture") {
@@ -170,6 +143,9 @@ func captureLost(s *subject) (out []result.Finding) {
 
 // neverReady finds proxies that run without becoming ready, and why.
 func neverReady(s *subject) (out []result.Finding) {
+	if s.Row != nil {
+		return unready.OfRow(s.Pod)
+	}
 	if s.Proxy == nil || s.Proxy.Waiting != nil && len(s.Proxy.Runs) == 0 {
 		return nil
 	}
@@ -202,13 +178,13 @@ func neverReady(s *subject) (out []result.Finding) {
 	if before := about - 1; len(s.Said.All()) > 0 && !s.saysWhyUnready(about) && s.failedToGetReady(before) {
 		about, f.Confidence = before, result.Likely // its last run has said more
 	}
-	for _, u := range unready {
-		if q := s.Said.In(about, u.said); len(q) > 0 {
-			u = u.by(q[len(q)-1].Text)
-			f.Code, f.Confidence = u.code, result.Certain
-			f.Sentence = fmt.Sprintf("%s is not ready: %s", s.Proxy.Name, u.what)
+	for _, u := range unready.Reasons {
+		if q := s.Said.In(about, u.Said); len(q) > 0 {
+			u = u.By(q[len(q)-1].Text)
+			f.Code, f.Confidence = u.Code, result.Certain
+			f.Sentence = fmt.Sprintf("%s is not ready: %s", s.Proxy.Name, u.What)
 			f.Evidence = append(f.Evidence, q[len(q)-1])
-			f.Remedy.Sentence = u.remedy
+			f.Remedy.Sentence = u.Remedy
 			break
 		}
 	}
@@ -231,8 +207,8 @@ func neverReady(s *subject) (out []result.Finding) {
 
 // saysWhyUnready reports whether the log of a run of the proxy has a reason why it is not ready.
 func (s *subject) saysWhyUnready(run int) bool {
-	for _, u := range unready {
-		if len(s.Said.In(run, u.said)) > 0 {
+	for _, u := range unready.Reasons {
+		if len(s.Said.In(run, u.Said)) > 0 {
 			return true
 		}
 	}

@@ -128,6 +128,9 @@ func Unsure(findings []result.Finding) {
 	}
 }
 
+// ofOneLog has the codes of what one log shows by itself, whatever other containers the pod has.
+var ofOneLog = []finding.Code{"shutdown-race", "configuration-rejected", "no-certificate", "no-control-plane"}
+
 // WithLogs completes the diagnosis of a pod of which only the line and logs are known. What the logs say decides, but it
 // is not certain: the line does not say which containers the pod has, nor which of its runs a log is of. If the logs say
 // nothing, the line does; and it is not well if a log says an error. A cause that needs to know what the pod does not have
@@ -140,7 +143,7 @@ func WithLogs(p *evidence.Pod, r *result.Report, told []evidence.Told, failed []
 	if all && ordered && row.Verdict.Well() { // the line shows no other fault
 		return
 	}
-	if r.Verdict == result.Found && (all || r.Findings[0].Code == "shutdown-race") {
+	if r.Verdict == result.Found && (all || slices.Contains(ofOneLog, r.Findings[0].Code)) {
 		for i := range r.Findings {
 			if f := &r.Findings[i]; f.Confidence == result.Certain {
 				f.Confidence = result.Likely
