@@ -36,8 +36,11 @@ type rule func(*subject) []result.Finding
 // starts, and an application whose proxy died also has failed calls.
 var rules = []rule{
 	nodeLost, podEnded, finalizerHolds, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, ambientRace, orderBroken, shaped(shape.InitWithoutNetwork), shutdownRace, siblingStopped, shaped(shape.KilledAtStop),
-	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, dependencyDown, nameNotResolved, probeFails, shaped(shape.EndedBeforeReady), ownCrash,
+	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, withoutProxy, dependencyDown, nameNotResolved, probeFails, shaped(shape.EndedBeforeReady), ownCrash, calledElsewhere,
 }
+
+func withoutProxy(s *subject) []result.Finding    { return s.beside.WithoutProxy(s.Pod, s.Calls) }
+func calledElsewhere(s *subject) []result.Finding { return s.CalledElsewhere(s.beside.Targets) }
 
 func nodeLost(s *subject) []result.Finding { return node.Lost(s.Pod) }
 
@@ -45,6 +48,11 @@ func nodeLost(s *subject) []result.Finding { return node.Lost(s.Pod) }
 func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, error) {
 	if p.Row != nil && len(p.Containers) == 0 {
 		r := nopod.Row(p)
+		files, err := witness.Read(ctx, p, nil, o.ShowSecrets)
+		if err != nil {
+			return r, err
+		}
+		files.OfRow(&r)
 		unnamed.Complete(ctx, p, &r, o.ShowSecrets)
 		return r, ctx.Err()
 	}
@@ -63,6 +71,9 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 			f.Rank = rank
 			if c.Proxy != nil && f.Container == c.Proxy.Name && (f.Code == "container-not-created" || slices.Contains(beside.Unready(), f.Code)) {
 				files.Control(ctx, c.Proxy, &f)
+			}
+			if f.Code == "not-scheduled" {
+				files.Placement(&f, f.Sentence)
 			}
 			r.Findings = append(r.Findings, f)
 		}
