@@ -156,7 +156,9 @@ func TestPolicyBehindAProxy(t *testing.T) {
 		access = "2026-03-02T10:00:03.000Z\tinfo\tEnvoy proxy is ready\n[2026-03-02T10:00:05.000Z] \"- - -\" 0 UF,URX - - \"-\" 0 0 {took} - \"-\" \"-\" \"-\" \"-\" \"10.2.0.9:6379\" outbound|6379||store.data.svc.cluster.local - 10.96.0.7:6379 10.1.0.8:4162 - -\n"
 		policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: closed, namespace: shop}\nspec:\n  podSelector: {matchLabels: {app: {app}}}\n  policyTypes: [Egress]\n  egress: [{to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: data}}}], ports: [{port: {port}}]}]\n"
 	)
-	rule := func(app, port string) string { return strings.NewReplacer("{app}", app, "{port}", port).Replace(policy) }
+	rule := func(app, port string) string {
+		return strings.NewReplacer("{app}", app, "{port}", port).Replace(policy)
+	}
 	for name, c := range map[string]struct { // in any order: subtests
 		took, policy string
 		says         bool
@@ -169,6 +171,73 @@ func TestPolicyBehindAProxy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := diagnoseFiles(t, map[string]string{"pods.txt": head + row, "cart.previous.log": app, "istio-proxy.log": strings.Replace(access, "{took}", c.took, 1), "np.yaml": c.policy})
 			if strings.HasSuffix(r.Sentence, ", since NetworkPolicy closed does not allow it") != c.says || !strings.Contains(r.Sentence, "through its proxy") {
+				t.Errorf("%s", r.Sentence)
+			}
+		})
+	}
+}
+
+// A Job's pod whose work has ended stays as long as its proxy runs, also if the work failed and is not tried again; and a
+// CronJob that forbids two Jobs at a time starts none meanwhile.
+func TestJobThatStays(t *testing.T) {
+	const (
+		pod = `apiVersion: v1
+kind: Pod
+metadata: {name: report-29743320-8w5kd, namespace: shop, labels: {job-name: report-29743320}, creationTimestamp: "2026-03-02T10:00:00Z", ownerReferences: [{apiVersion: batch/v1, kind: Job, name: report-29743320, controller: true, uid: a}]}
+spec: {restartPolicy: {policy}, containers: [{name: report, image: r.example/report:1}, {name: istio-proxy, image: docker.io/istio/proxyv2:1.26.2}]}
+status:
+  phase: Running
+  startTime: "2026-03-02T10:00:00Z"
+  containerStatuses:
+  - {name: report, ready: false, restartCount: 0, state: {terminated: {exitCode: {exit}, reason: Error, startedAt: "2026-03-02T10:00:02Z", finishedAt: "2026-03-02T10:00:09Z"}}}
+  - {name: istio-proxy, ready: true, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:02Z"}}}
+`
+		object = "Name:                {name}\nNamespace:           shop\nConcurrency Policy:  {policy}\n"
+		event  = "LAST SEEN   TYPE      REASON             OBJECT           MESSAGE\n9s          Normal    JobAlreadyActive   cronjob/report   Not starting job because prior execution is running and concurrency policy is Forbid\n"
+		failed = "the job cannot end: its work has failed, and istio-proxy runs on"
+		done   = "the job cannot end: its work is done, and istio-proxy runs on"
+		none   = "; meanwhile CronJob report starts no other (Forbid)"
+	)
+	cron := func(name, policy string) string {
+		return strings.NewReplacer("{name}", name, "{policy}", policy).Replace(object)
+	}
+	for name, c := range map[string]struct{ exit, policy, file, text, says string }{ // in any order: subtests
+		"the work is done":           {"0", "Never", "cron.txt", cron("report", "Forbid"), done + none},
+		"it failed for good":         {"4", "Never", "cron.txt", cron("report", "Forbid"), failed + none},
+		"an event":                   {"4", "Never", "events.txt", event, failed + none},
+		"others may run":             {"4", "Never", "cron.txt", cron("report", "Allow"), failed},
+		"another CronJob":            {"4", "Never", "cron.txt", cron("import", "Forbid"), failed},
+		"the kubelet tries it again": {"4", "OnFailure", "cron.txt", cron("report", "Forbid"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := diagnoseFiles(t, map[string]string{"pod.yaml": strings.NewReplacer("{exit}", c.exit, "{policy}", c.policy).Replace(pod), "report.log": "2026-03-02T10:00:09Z FATAL no space left on device\n", c.file: c.text})
+			got, last := "", 0
+			for i, f := range r.Findings {
+				if f.Code == "job-never-ends" {
+					got, last = f.Sentence, i
+				}
+			}
+			if got != c.says || strings.HasPrefix(got, failed) && last == 0 {
+				t.Errorf("%s: %q", r.Sentence, got)
+			}
+		})
+	}
+}
+
+// A program that asks its proxy itself does so before that listens, as the proxy's log shows. The answer's words are no name.
+func TestProxyThatIsAsked(t *testing.T) {
+	const (
+		row    = "$ kubectl -n shop get po\nNAME                    READY   STATUS    RESTARTS      AGE\ntill-7f5c9d8b4c-2kq8n   2/2     Running   1 (20s ago)   25s\n"
+		call   = "System.Net.Http.HttpRequestException: Connection refused (127.0.0.1:3500)\n"
+		listen = `time="2026-03-02T10:00:05.2Z" level=info msg="HTTP server is running on port 3500" scope=dapr.runtime` + "\n"
+	)
+	for name, c := range map[string]struct{ log, says string }{ // in any order: subtests
+		"it listens there":     {listen, "till called its own pod at 127.0.0.1:3500, most likely before daprd listened there"},
+		"it listens elsewhere": {strings.Replace(listen, "3500", "50002", 1), "till called its own pod at 127.0.0.1:3500, where no container listened"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := diagnoseFiles(t, map[string]string{"pods.txt": row, "till.previous.log": call, "daprd.log": c.log})
+			if r.Sentence != c.says {
 				t.Errorf("%s", r.Sentence)
 			}
 		})

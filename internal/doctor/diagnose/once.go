@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
@@ -23,7 +25,7 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		return nil
 	}
 	var holder *evidence.Container
-	sure, worker := false, ""
+	sure, worker, failed := false, "", false
 	var ended []evidence.Quote
 	var failed []*evidence.Run
 	for _, c := range s.Containers {
@@ -39,6 +41,8 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		switch {
 		case (r.Running || late) && helper:
 			holder, sure = c, known
+		case r.Exit != nil && *r.Exit != 0 && s.Object.Spec.RestartPolicy == corev1.RestartPolicyNever && !late && r.Finished.Known():
+			ended, worker, failed = append(ended, s.Quote(r.Finished, "%s failed: %s", c.Name, facts.ExitText(*r))), cmp.Or(worker, c.Name), true
 		case r.Exit == nil || *r.Exit != 0:
 			failed = append(failed, r)
 		default:
@@ -63,6 +67,12 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		f.Evidence = append(f.Evidence, s.Quote(last.Finished, "%s ended: %s; %s", holder.Name, facts.ExitText(*last), joined("DeadlineExceeded", s.Show([]byte(s.Object.Status.Message)))))
 		f.Disproof = fmt.Sprintf("an end of %s before the deadline", holder.Name)
 	}
+	if failed { // why is for other rules
+		f.Over = true
+		f.Sentence = strings.Replace(f.Sentence, "its work is done", "its work has failed", 1)
+		f.Remedy.Sentence = strings.Replace(f.Remedy.Sentence, "this pod has done its work", "this pod's work has failed", 1)
+	}
+	s.beside.Forbids(&f, s.Object, s.Owners)
 	if least, _, ok := s.Taken.Since(ended[len(ended)-1].At); !sure || ok && least < time.Minute {
 		f.Confidence = result.Likely
 	}
