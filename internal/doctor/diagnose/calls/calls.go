@@ -126,7 +126,26 @@ var search = sync.OnceValue(func() *evidence.Searcher {
 	return evidence.Search(append(slices.Clone(wordings), successes, addresses, evidence.Ending, Listening))
 })
 
-// Read scans the logs of all containers but the proxy. It fails only if ctx ends.
+// ofListening looks for where a proxy listens.
+var ofListening = sync.OnceValue(func() *evidence.Searcher { return evidence.Search([]evidence.Pattern{Listening}) })
+
+// proxyListens adds where the proxy says that it listens, if a container called its own pod in vain: the proxy may be what it
+// called, as the one that a program asks for its configuration and its secrets.
+func (r *Reading) proxyListens(ctx context.Context, proxy *evidence.Container, secrets bool) error {
+	if proxy == nil || !slices.ContainsFunc(r.Calls, func(y Call) bool { return y.To.Loopback() && y.To.Port > 0 }) {
+		return nil
+	}
+	for _, l := range proxy.Logs {
+		found, _, _ := l.ScanFor(ctx, ofListening()) // a log that cannot be read is noted where the proxy's logs are read
+		for _, h := range found {
+			ports, local := PortsIn(h.Line.Text)
+			r.Listens = append(r.Listens, Listen{proxy.Name, l.Run, ports, pathOf(h.Line.Text), local, l.Quote(h.Line, secrets)})
+		}
+	}
+	return ctx.Err()
+}
+
+// Read scans the logs of all containers; that of the proxy only for where it listens. It fails only if ctx ends.
 func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secrets bool) (out Reading, err error) {
 	for _, c := range p.Containers {
 		if c == proxy {
@@ -170,7 +189,7 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 			}
 		}
 	}
-	return out, ctx.Err()
+	return out, out.proxyListens(ctx, proxy, secrets)
 }
 
 // add adds the failed calls of a run. Calls with the same failure and destination become one, which

@@ -98,7 +98,7 @@ var unresolvedName = regexp.MustCompile(`(?i)(?:(?:getaddrinfo )?(?:ENOTFOUND|EA
 // noNames are words that stand where a name could.
 var noNames = []string{
 	"address", "addresses", "host", "hostname", "name", "information", "in", "for", "on", "the", "a", "of", "nor", "error", "failed", "unable", "resolving", "server", "target", "remote", "lookup", "took", "tcp", "udp",
-	"system", "errno", "code", "os", "generic", "refused", "reset", "closed",
+	"system", "errno", "code", "os", "generic", "refused", "reset", "closed", "timeout",
 }
 
 // unresolvedIn returns the name that was not resolved. DNS is asked for no port.
