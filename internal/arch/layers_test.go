@@ -38,7 +38,7 @@ internal/core/pod: knownproxy kubelet patch podfile podstart request shell start
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
 internal/doctor: . < chart evidence lint < simulate verify < diagnose scenario < diagnoser
-internal/doctor/evidence: archive described timestamp < pasted why < . < attribution decoded partial < gather
+internal/doctor/evidence: archive described timestamp < pasted why < . < attribution decoded meant partial < gather
 internal/doctor/lint: kinds text < . < source
 internal/doctor/diagnose: kinds states < calls capturescope facts remedies result < beside chain history node nopod phases replay shape unnamed unready witness < . < groups page < follow
 

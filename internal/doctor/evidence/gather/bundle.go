@@ -37,9 +37,11 @@ type bundle struct {
 	of       name // what the piece of a ticket that is being read is of
 	beside   []placedLog
 	other    bool                // the file that is being read has objects of other kinds than those of a pod and its owners
+	words    bool                // the piece that is being read has a person's words
 	gaps     bool                // the document that is being read leaves something out
 	used     map[string]bool     // files of which something is used
 	kinds    map[string][]string // by file: kinds of objects that are not read
+	folders  map[string]string   // by file: its folder
 	at       map[string]int      // index in pods, by name and UID
 	depth    int                 // nesting depth of the list that is being read
 	held     int64               // approximate bytes of memory that the objects use
@@ -81,7 +83,7 @@ type placedLog struct {
 }
 
 func newBundle(most int64) *bundle {
-	return &bundle{owners: map[string]evidence.Owner{}, works: map[string]*evidence.Creator{}, configs: map[string]evidence.Config{}, at: map[string]int{}, used: map[string]bool{}, kinds: map[string][]string{}, most: most}
+	return &bundle{owners: map[string]evidence.Owner{}, works: map[string]*evidence.Creator{}, configs: map[string]evidence.Config{}, at: map[string]int{}, used: map[string]bool{}, kinds: map[string][]string{}, folders: map[string]string{}, most: most}
 }
 
 func (b *bundle) unused(from evidence.Source, format string, args ...any) {
@@ -98,6 +100,9 @@ func (b *bundle) finish(ctx context.Context) (pods []*evidence.Pod, unused []evi
 	b.addTickets()
 	b.addParts()
 	b.addTexts()
+	for _, p := range b.pods {
+		b.ownByName(p.Pod)
+	}
 	slices.SortFunc(b.pods, func(a, c placed) int {
 		return cmp.Or(strings.Compare(a.Name(), c.Name()), strings.Compare(string(a.Object.UID), string(c.Object.UID)))
 	})
@@ -120,6 +125,7 @@ func (b *bundle) finish(ctx context.Context) (pods []*evidence.Pod, unused []evi
 		}
 	}
 	b.giveLeft(ctx, left)
+	b.noteUnread()
 	b.giveBeside()
 	for _, j := range b.journals {
 		if p, why := b.onlyPod(j.folder); p != nil {

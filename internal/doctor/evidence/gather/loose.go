@@ -25,8 +25,8 @@ const mostLoose = 20
 func (b *bundle) looseLogs(text func(*evidence.Pod) []byte) {
 	beside := map[*evidence.Pod][]placedLog{}
 	for _, l := range b.logs {
-		// One near several pods may be of any of them.
-		if of := b.near(l.folder, l.name); len(of) == 1 && of[0].Row != nil && len(beside[of[0]]) < mostLoose {
+		// One near several pods may be of any of them, unless the events of one name its container.
+		if of := b.byEvents(b.near(l.folder, l.name), l); len(of) == 1 && of[0].Row != nil && len(beside[of[0]]) < mostLoose {
 			beside[of[0]] = append(beside[of[0]], l)
 		}
 	}
@@ -57,7 +57,7 @@ func looseContainers(p *evidence.Pod, text []byte, logs []placedLog) (out []core
 		case !partial.IsLabel.MatchString(container) || len(container) > 63:
 		case partial.Names(text, container):
 			named, all = append(named, container), append(all, container)
-		case l.container != "", l.heading != "", path.Ext(l.Source.File) == ".log":
+		case l.container != "", l.heading != "", path.Ext(l.Source.File) == ".log", len(logs) == p.Row.Of:
 			all = append(all, container)
 		}
 	}

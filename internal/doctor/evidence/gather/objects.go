@@ -277,7 +277,7 @@ func (b *bundle) addPod(folder string, from evidence.Source, raw []byte) {
 		return
 	case pod.Name == "" || evidence.LeftOut(pod.Name):
 		b.use(from)
-		b.parts = append(b.parts, part{folder, from, pod, b.gaps, b.of})
+		b.parts = append(b.parts, part{folder, from, pod, b.gaps, b.of, b.words})
 		return
 	}
 	p := partial.Pod(pod, from, b.gaps)

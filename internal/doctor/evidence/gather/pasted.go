@@ -1,14 +1,10 @@
 package gather
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"path"
 	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/attribution"
@@ -99,43 +95,18 @@ func (b *bundle) addPiece(t placedTicket, p pasted.Piece, others bool) {
 		if others && p.Whole() {
 			return
 		}
-		b.of = n
+		b.of, b.words = n, p.Words
 		b.parse(t.folder, t.from.File, p.Document())
-		b.of = name{}
+		b.of, b.words = name{}, false
 	case pasted.Text:
 		read := described.Read(p.Padded())
 		if others {
 			read.Objects = nil
 		}
+		read.Pods = append(read.Pods, p.Rows...)
 		b.texts = append(b.texts, placedText{read, t.from, t.folder, n, -1, t.begin})
 	case pasted.Log:
 		b.logs = append(b.logs, placedLog{Log: partial.Log(t.from, p), name: n, folder: t.folder})
-	}
-}
-
-// loggedPods adds the pods that the commands above logs name, if the evidence has nothing else of any pod.
-func (b *bundle) loggedPods() {
-	if len(b.pods)+len(b.works) > 0 {
-		return
-	}
-	pods := map[string]*corev1.Pod{}
-	for _, l := range b.logs {
-		if l.First == 0 || l.pod == "" || !partial.IsLabel.MatchString(cmp.Or(l.container, "app")) {
-			continue
-		}
-		p := pods[l.pod]
-		if p == nil {
-			p = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.pod}}
-			pods[l.pod] = p
-			b.pod(l.folder, &evidence.Pod{Object: p, Source: l.Source})
-		}
-		if c := cmp.Or(l.container, partial.NoContainer); !slices.ContainsFunc(p.Spec.Containers, func(s corev1.Container) bool { return s.Name == c }) {
-			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: c})
-		}
-	}
-	for _, q := range b.pods {
-		*q.Pod = *partial.Pod(q.Object, q.Source, true)
-		q.Omitted.Units = true
 	}
 }
 

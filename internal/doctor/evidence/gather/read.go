@@ -258,7 +258,7 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 		return nil
 	}
 	from := evidence.Source{Kind: evidence.FromLog, File: shown}
-	r.files = append(r.files, shown)
+	r.files, r.folders[shown] = append(r.files, shown), folder
 	base := path.Base(file)
 	end := path.Ext(base)
 	trimmed := bytes.TrimLeft(head, " \t\r\n\ufeff")

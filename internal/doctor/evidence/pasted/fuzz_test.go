@@ -14,6 +14,8 @@ func FuzzRead(f *testing.F) {
 		"$ kubectl get pod a -o jsonpath='{range .status.containerStatuses[*]}{.name}{\"\\t\"}{.state}{\"\\n\"}{end}'\nweb\t{\"running\":{}}\n",
 		"$ kubectl get pod a -o custom-columns=N:.metadata.name,C:.status.containerStatuses[*].name\nN  C\na  b,c\n", "From: a\nk get po\nNAME READY STATUS RESTARTS AGE\nweb-0 1/1 Running 1 3m\n\nof that pod:\n2026-03-02T10:00:00Z x\n", "from describe (web container):\n    State:          Running\n    Restart Count:  1\n",
 		"+ web-0 › a\nweb-0 a 2026-03-02T10:00:00Z x\nweb-0 b {\"a\":1}\n", "[pod/web-0/a] x\n[pod/web-0/b] y\n", "app:\n```\npanic: x\n```\n", "[a]# kubectl\n~~~\n```\n", "PS C:\\>kubectl describe pod/a\nContainers:\n  b:\n    State: Running\n",
+		"web-0 is at 1/2 CrashLoopBackOff, restarts 7\nwork: Terminated/Error exit 3  mesh: Running\n", "x\n  containerStatuses:\n  - name: a\n    state: running: startedAt: \"2026-12-03T09:52:20Z\"\nend\n",
+		"NAME READY STATUS RESTARTS AGE\nweb-0   0/1   Error   5 (91s ago)   6m\n(...)\nwhy?\n", "{pod=\"a\"}\n2026-01-15T13:05:10Z web  x\n2026-01-15T13:05:11Z mesh  y\n",
 	} {
 		f.Add(s)
 	}
@@ -41,6 +43,7 @@ func FuzzRead(f *testing.F) {
 				t.Fatalf("%d lines: %+v", n, p)
 			}
 		}
+		PodsOf([]byte(text))
 	})
 }
 

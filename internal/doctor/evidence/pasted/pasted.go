@@ -14,6 +14,7 @@
 //	streams.go   logs of several containers, line by line, in one text
 //	fragment.go  what a heading says of the pod and the container of a piece
 //	states.go    states of containers that templates print, one container a line
+//	rows.go      lines of tables between sentences, and states that people wrote in words
 //	words.go     containers and runs in the names of files and in headings
 //	labels.go    containers that the lines of a log name
 package pasted
@@ -45,11 +46,13 @@ const (
 type Piece struct {
 	Form                      Form
 	Namespace, Pod, Container string
-	Of                        string // the workload whose log the command asks for, instead of the pod
-	Previous, Cut             bool   // the command asks for the log of the run before; it shows a part of it
-	Heading                   string // of a log whose command is not known: the line before it
-	Line                      int    // number of the first line
-	Lines                     []int  // numbers of the lines, if others stand between them
+	Of                        string          // the workload whose log the command asks for, instead of the pod
+	Previous, Cut             bool            // the command asks for the log of the run before; it shows a part of it
+	Heading                   string          // of a log whose command is not known: the line before it
+	Words                     bool            // of states: a person wrote them down
+	Rows                      []described.Row // of text: pods whose state a person wrote in words; one may have no name
+	Line                      int             // number of the first line
+	Lines                     []int           // numbers of the lines, if others stand between them
 	Text                      []byte
 }
 
@@ -147,7 +150,7 @@ var (
 // Is reports whether a text has pieces. Of one that is not in Markdown a command, or the form alone, must show it.
 func Is(head []byte, markdown bool) bool {
 	table := described.Is(head)
-	if len(head) > Most || !markdown && !prompt.Match(head) && !bare.Match(head) && !fence.Match(head) && !mayBeStates(head) && !table {
+	if len(head) > Most || !markdown && !prompt.Match(head) && !bare.Match(head) && !fence.Match(head) && !mayBeStates(head) && !table && !mayBeRows(head) {
 		return false
 	}
 	logs, others := 0, 0
@@ -182,6 +185,13 @@ func Read(text []byte) (out []Piece) {
 			}
 		}
 	}
+	for _, p := range loose(text, out) {
+		if len(out) < mostPieces {
+			out = append(out, p)
+			rows = append(rows, described.Read(p.Text).Pods...)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Piece) int { return a.Line - b.Line })
 	pod, namespace := only(pods, rows)
 	if at := slices.IndexFunc(rows, func(r described.Row) bool { return r.Name == pod && r.Namespace != "" }); at >= 0 {
 		namespace = cmp.Or(namespace, rows[at].Namespace)
@@ -269,7 +279,7 @@ func (s section) pieces() []Piece {
 				streams[i].Lines[j] += s.line - 1
 			}
 			streams[i].Line += s.line - 1
-			streams[i].Namespace, streams[i].Cut = s.command.namespace, s.command.cut
+			streams[i].Namespace, streams[i].Cut = cmp.Or(streams[i].Namespace, s.command.namespace), s.command.cut
 		}
 		return streams
 	}

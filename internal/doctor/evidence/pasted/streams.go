@@ -22,6 +22,9 @@ const mostStreams = 200
 // Streams returns the logs of a text in which each line names its pod and container, one for each container. It returns
 // none if the text is not of that form.
 func Streams(text []byte) []Piece {
+	if out := queried(text); len(out) > 0 {
+		return out
+	}
 	for _, form := range prefixes {
 		if out := streams(text, form); len(out) > 0 {
 			return out
