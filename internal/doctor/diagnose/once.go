@@ -25,8 +25,8 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		return nil
 	}
 	var holder *evidence.Container
-	sure, worker, failed := false, "", false
-	var ended []evidence.Quote
+	sure, worker, loser := false, "", ""
+	var ended, lost []evidence.Quote
 	var failed []*evidence.Run
 	for _, c := range s.Containers {
 		r := c.Last()
@@ -41,17 +41,22 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		switch {
 		case (r.Running || late) && helper:
 			holder, sure = c, known
-		case r.Exit != nil && *r.Exit != 0 && s.Object.Spec.RestartPolicy == corev1.RestartPolicyNever && !late && r.Finished.Known():
-			ended, worker, failed = append(ended, s.Quote(r.Finished, "%s failed: %s", c.Name, facts.ExitText(*r))), cmp.Or(worker, c.Name), true
 		case r.Exit == nil || *r.Exit != 0:
-			failed = append(failed, r)
+			if failed = append(failed, r); r.Exit != nil && s.Object.Spec.RestartPolicy == corev1.RestartPolicyNever && !late && r.Finished.Known() {
+				lost, loser = append(lost, s.Quote(r.Finished, "%s failed: %s", c.Name, facts.ExitText(*r))), cmp.Or(loser, c.Name)
+			}
 		default:
 			ended, worker = append(ended, s.Quote(r.Finished, "%s completed", c.Name)), cmp.Or(worker, c.Name)
 		}
 	}
-	beforeTheWork := func(r *evidence.Run) bool { return r.Finished.Compare(ended[0].At) != evidence.After }
-	if holder == nil || len(ended) == 0 || slices.ContainsFunc(failed, beforeTheWork) { // what fails after the work is another helper
+	afterTheWork := func(r *evidence.Run) bool { return len(ended) > 0 && r.Finished.Compare(ended[0].At) == evidence.After }
+	failed = slices.DeleteFunc(failed, afterTheWork) // another helper's end
+	workFailed := len(failed) > 0 && len(lost) >= len(failed)
+	if holder == nil || len(ended)+len(failed) == 0 || len(failed) > 0 && !workFailed {
 		return nil
+	}
+	if workFailed {
+		ended, worker = append(lost, ended...), loser
 	}
 	f := result.Finding{
 		Code: "job-never-ends", Container: holder.Name, Confidence: result.Certain,
@@ -67,7 +72,7 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		f.Evidence = append(f.Evidence, s.Quote(last.Finished, "%s ended: %s; %s", holder.Name, facts.ExitText(*last), joined("DeadlineExceeded", s.Show([]byte(s.Object.Status.Message)))))
 		f.Disproof = fmt.Sprintf("an end of %s before the deadline", holder.Name)
 	}
-	if failed { // why is for other rules
+	if workFailed { // why is for other rules
 		f.Over = true
 		f.Sentence = strings.Replace(f.Sentence, "its work is done", "its work has failed", 1)
 		f.Remedy.Sentence = strings.Replace(f.Remedy.Sentence, "this pod has done its work", "this pod's work has failed", 1)

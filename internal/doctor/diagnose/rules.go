@@ -82,8 +82,8 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 		f.Rank = len(rules)
 		r.Findings = append(r.Findings, f)
 	}
-	if p.Omitted.Units {
-		nopod.Unsure(r.Findings)
+	if p.Omitted.Units || p.Omitted.Words {
+		nopod.Unsure(r.Findings, p.Omitted.Units && c.Proxy == nil)
 	}
 	r.Start, r.Tracks = phases.Of(s.Pod), history.Tracks(c.Pod, c.Calls)
 	if len(r.Findings) == 0 { // any other finding explains a slow start too
@@ -119,8 +119,11 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 		}
 		r.Notes = append(r.Notes, fmt.Sprintf("%s (%s)", n.Text, n.Source.Place()))
 	}
-	if p.Row != nil {
-		nopod.WithLogs(p, &r, slices.Concat(s.Reasons, s.ProxyReasons), s.Calls.Quotes())
+	switch told := slices.Concat(s.Reasons, s.ProxyReasons); {
+	case p.Row != nil:
+		nopod.WithLogs(p, &r, told, s.Calls.Quotes())
+	case p.Omitted.Units:
+		nopod.OfLogs(&r, told, s.Calls.Quotes())
 	}
 	unnamed.Complete(ctx, p, &r, o.ShowSecrets)
 	return r, ctx.Err()

@@ -184,12 +184,12 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 		return result.Undecided, f.Sentence, []result.Finding{f}
 	}
 	age, known := s.Age()
-	if young := !known || age < facts.Young || first.Probing; young && (!first.Failed || s.Taken.Known()) {
+	if young := !known || age < facts.Young || first.Probing; young && !first.Again && (!first.Failed || s.Taken.Known()) {
 		return result.Starting, "the pod is starting: " + joined(first.What, first.Says), nil
 	}
 	f := s.unknown(first.Container, "", "")
 	since := fmt.Sprintf("%s since %s", first.What, facts.Duration(age))
-	if age < facts.Young { // since when its gate is closed is not in the evidence
+	if !known || age < facts.Young { // since when its gate is closed is not in the evidence
 		since = first.What
 	}
 	f.Sentence = since + ", and the evidence does not say why"
@@ -202,7 +202,7 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 	}
 	if first.Says == "" && first.Gate == "" {
 		if says, told, quotes := s.SaysOf(first.Container); says != "" {
-			f.Sentence, f.Evidence = fmt.Sprintf("%s since %s; %s", first.What, facts.Duration(age), says), append(f.Evidence, quotes...)
+			f.Sentence, f.Evidence = since+"; "+says, append(f.Evidence, quotes...)
 			f.Remedy.Sentence = cmp.Or(told, f.Remedy.Sentence)
 		}
 	}

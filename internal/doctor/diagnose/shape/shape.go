@@ -321,7 +321,7 @@ func KeepsOpen(s *chain.Case, serves func(*evidence.Container) (is, sure bool)) 
 
 // KeptOpen adds to a report that a helper keeps the pod from its end, which is a second fault.
 func KeptOpen(s *chain.Case, r *result.Report, helper *evidence.Container) {
-	if helper == nil || len(r.Findings) == 0 || r.Findings[0].Code == "job-never-ends" {
+	if helper == nil || len(r.Findings) == 0 || slices.ContainsFunc(r.Findings, func(f result.Finding) bool { return f.Code == "job-never-ends" }) {
 		return
 	}
 	text := fmt.Sprintf("; besides, %s runs on, so that the pod does not end", helper.Name)
