@@ -142,7 +142,7 @@ func ownCrash(s *subject) (out []result.Finding) {
 		for i := len(app.Runs) - 1; i >= 0; i-- {
 			r := app.Runs[i]
 			again := app.Waiting != nil && app.Waiting.Reason == "CrashLoopBackOff" // exit code 0 counts too: the container should run forever
-			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || skipped(r) || s.Deleted() || s.endedAtDeadline(&r) || s.Explained(app.Name, r) {
+			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || skipped(r) || s.EndedByStop(app.Name, r) != no || s.endedAtDeadline(&r) || s.Explained(app.Name, r) {
 				continue
 			}
 			if m, _ := states.Find(states.Terminated, r.Reason, r.Message); m.Code != "" || s.EndedByHook(app.Name, r) {

@@ -207,7 +207,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a pod without a state is well":                 {File: "facts/lacks.go", From: `!started && status.Phase != corev1.PodFailed`, To: `false`, Tests: "TestWellIsProved"},
 		"a pod that is not ready is well":               {File: "facts/lacks.go", From: `notReady`, In: "case notReady:", To: `false`, Tests: "TestWellIsProved"},
 		"a pending pod is well":                         {File: "facts/lacks.go", From: `status.Phase == corev1.PodPending && !started`, To: `false`, Tests: "TestWellIsProved"},
-		"a failed pod is well":                          {File: "state.go", From: `s.Object.Status.Phase == corev1.PodFailed && len(out)+len(found) == 0`, To: `false`, Tests: "TestWellIsProved"},
+		"a failed pod is well":                          {File: "state.go", From: `s.Object.Status.Phase == corev1.PodFailed && !s.Deleted() && len(out)+len(found) == 0`, To: `false`, Tests: "TestWellIsProved"},
 		"a reason that no row has is well":              {File: "state.go", From: `status.Reason != "" && !known`, To: `false`, Tests: "TestEachState"},
 	})
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/doctor/diagnose/capturescope"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
@@ -22,7 +22,7 @@ import (
 // proxyDied finds exits of the proxy while applications ran.
 func proxyDied(s *subject) (out []result.Finding) {
 	for i, v := range s.Serving {
-		if !v.Finished.Known() || s.Deleted() && i == len(s.Serving)-1 {
+		if !v.Finished.Known() || v.Reason != "OOMKilled" && s.EndedByStop(s.Proxy.Name, v.Run) != no {
 			continue
 		}
 		app, crash := s.RanAt(v.Finished), s.Said.In(v.Number, facts.Crash)
@@ -57,27 +57,13 @@ func proxyDied(s *subject) (out []result.Finding) {
 		for _, y := range s.Calls {
 			again := i+1 < len(s.Serving) && s.Serving[i+1].Ready.At.Known()
 			known := y.At.Known() && y.At.Compare(v.Finished) != evidence.Before && (!again || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before)
-			if known || again && !y.Undated && inAnyZone(y.Quote.At, v.Finished, s.Serving[i+1].Ready.At) {
+			if known || again && !y.Undated && chain.InAnyZone(y.Quote.At, v.Finished, s.Serving[i+1].Ready.At) {
 				f.Evidence = append(f.Evidence, y.Quote)
 			}
 		}
 		out = append(out, f)
 	}
 	return out
-}
-
-// inAnyZone reports whether a time without a zone lies between two others in one of the zones, which are quarters of an hour
-// apart, so that few moments do by chance.
-func inAnyZone(at, from, to evidence.Time) bool {
-	const apart, most = 15 * time.Minute, time.Minute
-	if at.Clock == from.Clock || !strings.HasPrefix(string(at.Clock), "log ") || to.Clock != from.Clock && to.Compare(from) == evidence.Before {
-		return false
-	}
-	since, lasts := at.At.Sub(from.At)%apart, to.Latest().Sub(from.At)
-	if since < 0 {
-		since += apart
-	}
-	return lasts > 0 && lasts < most && since < lasts
 }
 
 // missed reports whether a run of the proxy failed by itself, and an application began to run afterwards, and so without
@@ -151,10 +137,13 @@ func neverReady(s *subject) (out []result.Finding) {
 	}
 	status := s.Status(s.Proxy.Name)
 	ran := slices.ContainsFunc(s.Apps, func(c *evidence.Container) bool { return len(c.Runs) > 0 })
-	if status == nil || status.Ready || status.State.Running == nil && !s.HookFailed() || len(s.Serving) == 0 || s.Deleted() && ran {
+	if status == nil || status.Ready || status.State.Running == nil && !s.HookFailed() || len(s.Serving) == 0 {
 		return nil
 	}
 	now := s.Serving[len(s.Serving)-1]
+	if s.Deleted() && ran && !s.LongUnready(now) {
+		return nil
+	}
 	// Envoy's log line about starting its workers does not prove that it is ready: it may have rejected the listener
 	// that its readiness probe needs.
 	workersAlone := now.WorkersAlone() && len(s.Said.In(now.Number, facts.Rejected)) > 0
@@ -171,7 +160,7 @@ func neverReady(s *subject) (out []result.Finding) {
 	if s.Proxy.Log(now.Number) == nil {
 		f.Sentence, f.Remedy.Sentence = fmt.Sprintf("%s is not ready, and why is not known without its log", s.Proxy.Name), "see its log for the reason"
 	}
-	if now.Started.Known() && s.Now().Sub(now.Started.At) < facts.Settled {
+	if now.Started.Known() && s.Until().Sub(now.Started.At) < facts.Settled {
 		f.Confidence = result.Possible // it may still become ready
 	}
 	about := now.Number
@@ -229,10 +218,10 @@ const consulInit = "consul-connect-inject-init"
 func captureFails(s *subject) (out []result.Finding) {
 	for _, c := range s.Containers {
 		r := c.Last()
-		if r != nil && r.Running && r.Number > 0 {
-			r = c.Run(r.Number - 1) // it tries again
+		if r != nil && r.Number > 0 && (r.Running || s.EndedByStop(c.Name, *r) != no) {
+			r = c.Run(r.Number - 1) // it tried again
 		}
-		if c.Kind != startup.Init || !knownproxy.OfMesh(c.Name) && c.Name != consulInit || r == nil || r.Exit == nil || *r.Exit == 0 {
+		if c.Kind != startup.Init || !knownproxy.OfMesh(c.Name) && c.Name != consulInit || r == nil || r.Exit == nil || *r.Exit == 0 || s.StoppedIn(c.Name, *r) {
 			continue
 		}
 		role := "which sets up the capture"
@@ -245,6 +234,9 @@ func captureFails(s *subject) (out []result.Finding) {
 		}
 		f := s.crash(c, *r)
 		f.Code, f.Confidence = "capture-not-in-place", result.Certain
+		if s.EndedByStop(c.Name, *r) != no {
+			f.Confidence = result.Possible
+		}
 		f.Disproof = fmt.Sprintf("a later run of %s that completed", c.Name)
 		f.Remedy = s.SeeLog(c.Name, r.Number)
 		m := states.CaptureFailure{Why: facts.ExitText(*r), Do: f.Remedy.Sentence}

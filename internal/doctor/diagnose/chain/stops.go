@@ -91,6 +91,9 @@ func (c *Case) Stopped() (evidence.Quote, bool) {
 			return evidence.Quote{Source: c.Source}, true
 		}
 		at := evidence.Second(t.Add(-time.Duration(*grace)*time.Second), evidence.APIClock)
+		if told, is := c.told(at); is {
+			return told, true
+		}
 		return c.Quote(at, "the pod was deleted, with a grace period of %d s", *grace), true
 	}
 	for _, v := range c.Object.Status.Conditions {
