@@ -36,13 +36,14 @@ type rule func(*subject) []result.Finding
 // starts, and an application whose proxy died also has failed calls.
 var rules = []rule{
 	nodeLost, podEnded, finalizerHolds, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, ambientRace, orderBroken, shaped(shape.InitWithoutNetwork), shutdownRace, siblingStopped, shaped(shape.KilledAtStop),
-	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, withoutProxy, dependencyDown, nameNotResolved, probeFails, shaped(shape.EndedBeforeReady), ownCrash, calledElsewhere,
+	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, withoutProxy, dependencyDown, nameNotResolved, inVain, probeFails, shaped(shape.EndedBeforeReady), ownCrash, calledElsewhere,
 }
 
 func withoutProxy(s *subject) []result.Finding    { return s.beside.WithoutProxy(s.Pod, s.Calls) }
 func calledElsewhere(s *subject) []result.Finding { return s.CalledElsewhere(s.beside.Targets) }
 
 func nodeLost(s *subject) []result.Finding { return node.Lost(s.Pod) }
+func inVain(s *subject) []result.Finding   { return s.InVain() }
 
 // Diagnose returns the diagnosis of a pod from its evidence. It fails only if ctx ends.
 func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, error) {

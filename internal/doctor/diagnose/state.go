@@ -193,7 +193,7 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 	}
 	age, known := s.Age()
 	if young := !known || age < facts.Young || first.Probing; young && !first.Again && (!first.Failed || s.Taken.Known()) {
-		return result.Starting, "the pod is starting: " + joined(first.What, first.Says), nil
+		return result.Starting, "the pod is starting: " + joined(strings.TrimSuffix(first.What+", "+s.WaitsUntil(first.Container), ", "), first.Says), nil
 	}
 	f := s.unknown(first.Container, "", "")
 	since := fmt.Sprintf("%s since %s", first.What, facts.Duration(age))
@@ -209,7 +209,11 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 		f.Disproof, f.Remedy = "a later status of the pod in which the condition is true", finding.Remedy{Sentence: m.Remedy, Command: s.Kubectl("get pod %s -o yaml", s.Object.Name)}
 	}
 	if first.Says == "" && first.Gate == "" {
-		if says, told, quotes := s.SaysOf(first.Container); says != "" {
+		says, told, quotes := s.SaysOf(first.Container)
+		if until := s.WaitsUntil(first.Container); until != "" {
+			says = strings.TrimSuffix("by its command, it only waits "+until+"; "+says, "; ")
+		}
+		if says != "" {
 			f.Sentence, f.Evidence = since+"; "+says, append(f.Evidence, quotes...)
 			f.Remedy.Sentence = cmp.Or(told, f.Remedy.Sentence)
 		}

@@ -201,6 +201,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 	}
 	first := map[key]int{}
 	off, tests := isOff(l, last), ofTests(last)
+	awaited, _ := fromCommand(p, by.Name, secrets)
 	for _, h := range found {
 		if !slices.ContainsFunc(wordings, func(w evidence.Pattern) bool { return w.Name == h.Pattern }) || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
@@ -208,7 +209,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		if isOfOther(h.Line.Text, p.Object.Name) || isStored(placed(h.Line, timeOf(p, by, l, h.Line.Time))) || belongs(h) || !off && l.Before(h.Line.Likely) || tests && isTested(h, last) {
 			continue
 		}
-		k, presumed := key{Failure(h.Pattern), destinationOf(h)}, false
+		k, presumed := key{Failure(h.Pattern), nameIt(destinationOf(h), awaited)}, false
 		if k.to.Loopback() && slices.Contains(healthPorts, k.to.Port) {
 			continue // a loop that waits for a proxy, as many images have
 		}
@@ -316,13 +317,16 @@ func isOff(l *evidence.Log, last []evidence.Line) bool {
 // port.
 var healthPorts = []uint16{contract.AdminPort, contract.StatusPort, contract.ReadinessPort, 9901, 19000, 4191, 20000}
 
-// presume returns the destination of a call of which the log names none, if only one is likely: the address that the
-// environment has for such a server, the only one that the log named before, or the only one of the environment.
+// presume returns the destination of a call of which the log names none, if only one is likely: the one for which its
+// command waits, the address that the environment has for such a server, the only one that the log named before, or the only one of the environment.
 func presume(p *evidence.Pod, container string, found []evidence.Hit, h evidence.Hit, secrets bool) (to doctor.Destination, variable *evidence.Quote, is bool) {
 	if Failure(h.Pattern) == Unresolved {
 		if to, is = nameNear(found, h.Line.Number); is {
 			return to, nil, true
 		}
+	}
+	if to, variable = fromCommand(p, container, secrets); variable != nil && Failure(h.Pattern) != Unresolved {
+		return to, variable, true
 	}
 	kind, known := familyOf(h.Line.Text)
 	if known {

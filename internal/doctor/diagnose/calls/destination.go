@@ -93,7 +93,7 @@ var (
 )
 
 // unresolvedName is the name that was not resolved.
-var unresolvedName = regexp.MustCompile(`(?i)(?:(?:getaddrinfo )?(?:ENOTFOUND|EAI_AGAIN)|"getaddrinfo", ?"hostname" ?:|lookup|getaddrinfo for|bad address|not found in upstream|server host|target dns:|(?:Unknown ?Host(?:Exception)?|no such host|resolve (?:host(?: ?name| address)?|address)|host ?name|host address|name or service not known|translate host name|resolve)[:\s]+(?:of |for )?)\s*['"(‘]*([0-9a-z][0-9a-z._-]*)`)
+var unresolvedName = regexp.MustCompile(`(?i)(?:(?:getaddrinfo )?(?:ENOTFOUND|EAI_AGAIN)|"getaddrinfo", ?"hostname" ?:|lookup|getaddrinfo for|bad address|not found in upstream|server host|target dns:|can't (?:find|resolve)|(?:Unknown ?Host(?:Exception)?|no such host|resolve (?:host(?: ?name| address)?|address)|host ?name|host address|name or service not known|translate host name|resolve)[:\s]+(?:of |for )?)\s*['"(‘]*([0-9a-z][0-9a-z._-]*)`)
 
 // noNames are words that stand where a name could.
 var noNames = []string{
