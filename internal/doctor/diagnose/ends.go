@@ -240,6 +240,7 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) result.Finding {
 		f.Confidence = result.Possible
 		if exit.Sentence == "" && !says {
 			f.Sentence = fmt.Sprintf("%s ended (%s)", c.Name, facts.ExitText(r)) + unnamed.NoLog
+			s.SamePort(&f, c.Name)
 		}
 		f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}
 	}
