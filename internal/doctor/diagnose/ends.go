@@ -69,13 +69,15 @@ func outOfMemory(s *subject) (out []result.Finding) {
 			if r.Reason != "OOMKilled" {
 				continue
 			}
-			out = append(out, result.Finding{
+			f := result.Finding{
 				Code: "out-of-memory", Container: c.Name, Confidence: result.Certain,
 				Sentence: fmt.Sprintf("%s ran out of memory", c.Name),
 				Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: OOMKilled, exit code %d", c.Name, r.Number, *r.Exit)},
 				Disproof: "a message of the kernel that another process of the pod was the one killed",
 				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or find out what uses it", c.Name, s.MemoryLimit(c.Name))},
-			})
+			}
+			s.LimitChanged(&f)
+			out = append(out, f)
 			break
 		}
 	}
