@@ -138,6 +138,9 @@ func (f *follower) watch(ctx context.Context, c gather.Cluster) (kind string, er
 		if kind, selector, err = gather.Workload(ctx, c, f.Namespace, f.Name); err != nil {
 			return "", err
 		}
+		if resources[kind].Resource == "" {
+			return "", fmt.Errorf("%s: a %s has no roll-out: name a Job of it", f.Name, kind)
+		}
 	}
 	one := metav1.ListOptions{LabelSelector: selector, FieldSelector: fields, Limit: 1}
 	if _, err := c.Core.CoreV1().Pods(f.Namespace).List(ctx, one); err != nil {

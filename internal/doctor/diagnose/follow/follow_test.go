@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -361,7 +362,10 @@ func TestCannotLook(t *testing.T) {
 			c.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) { return true, nil, forbidden("pods") })
 		}, "watching: pods is forbidden: no role has it"},
 		"none": {"deploy/api", func(*fake.Clientset) {}, `reading Deployment shop/api: deployments.apps "api" not found`},
-		"kind": {"svc/web", func(*fake.Clientset) {}, "svc/web: want POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME or rs/NAME"},
+		"CronJob": {"cronjob/web", func(c *fake.Clientset) {
+			_ = c.Tracker().Add(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+		}, "cronjob/web: a CronJob has no roll-out: name a Job of it"},
+		"kind": {"svc/web", func(*fake.Clientset) {}, "svc/web: want POD, deploy/NAME, job/NAME, cronjob/NAME, sts/NAME, ds/NAME or rs/NAME"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			core := fake.NewClientset(web(1, 0))

@@ -3,7 +3,6 @@ package gather
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 
 	"outrider.dev/internal/base/contract"
@@ -221,7 +219,7 @@ func (l *live) list(ctx context.Context, selector string) (out []corev1.Pod, err
 // kinds maps names to kinds of workloads. kubectl accepts the same names.
 var kinds = map[string]string{"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "sts": "StatefulSet", "statefulset": "StatefulSet",
 	"statefulsets": "StatefulSet", "ds": "DaemonSet", "daemonset": "DaemonSet", "daemonsets": "DaemonSet", "rs": "ReplicaSet", "replicaset": "ReplicaSet",
-	"replicasets": "ReplicaSet", "job": "Job", "jobs": "Job"}
+	"replicasets": "ReplicaSet", "job": "Job", "jobs": "Job", "cj": "CronJob", "cronjob": "CronJob", "cronjobs": "CronJob"}
 
 // Workload returns the kind of a workload named KIND/NAME, as in [Wanted], and the selector of its pods. It fails if
 // the workload cannot be read or has no selector.
@@ -236,38 +234,38 @@ func Workload(ctx context.Context, c Cluster, namespace, named string) (kind, se
 func (l *live) selectorOf(ctx context.Context, kind, name string) (string, error) {
 	full := kinds[strings.ToLower(kind)]
 	if full == "" {
-		return "", fmt.Errorf("%s/%s: want POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME or rs/NAME", kind, name)
+		return "", fmt.Errorf("%s/%s: want POD, deploy/NAME, job/NAME, cronjob/NAME, sts/NAME, ds/NAME or rs/NAME", kind, name)
 	}
 	object, err := l.owner(ctx, l.Namespace, full, name)
 	if err != nil {
 		return "", fmt.Errorf("reading %s %s/%s: %w", full, l.Namespace, name, err)
 	}
-	selector, err := selectorIn(object)
+	selector, err := decoded.Selector(object)
+	if full == "CronJob" {
+		selector, err = l.jobsOf(ctx, object)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s %s/%s: %w", full, l.Namespace, name, err)
 	}
 	return selector, nil
 }
 
-// selectorIn returns the selector of the pods of a workload.
-func selectorIn(object metav1.Object) (string, error) {
-	raw, err := json.Marshal(object)
+// jobsOf returns the selector of the pods of the Jobs of a CronJob.
+func (l *live) jobsOf(ctx context.Context, cronJob metav1.Object) (string, error) {
+	jobs, err := l.Core.BatchV1().Jobs(l.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
 	}
-	var o struct {
-		Spec struct {
-			Selector *metav1.LabelSelector `json:"selector"`
-		} `json:"spec"`
+	var names []string
+	for i := range jobs.Items {
+		if metav1.IsControlledBy(&jobs.Items[i], cronJob) {
+			names = append(names, jobs.Items[i].Name)
+		}
 	}
-	if err := json.Unmarshal(raw, &o); err != nil {
-		return "", err
+	if names == nil {
+		return "job-name,!job-name", nil // selects none
 	}
-	s, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
-	if err != nil || s.Empty() || s == labels.Nothing() {
-		return "", errors.New("it selects no pods")
-	}
-	return s.String(), nil
+	return fmt.Sprintf("job-name in (%s)", strings.Join(names, ",")), nil
 }
 
 // owner reads a workload. It fails for kinds that are not built into Kubernetes.

@@ -169,7 +169,7 @@ func TestLivePods(t *testing.T) {
 		"by label":                   {Wanted{Selector: "app=awesome"}, "shop/awesome-app"},
 		"the first ones":             {Wanted{Pods: 1}, "shop/awesome-app; there are 2 pods, of which the first 1 are read"},
 		"one that is not there":      {Wanted{Namespace: "shop", Names: []string{"x"}}, `reading pod shop/x: pods "x" not found`},
-		"a kind without pods":        {Wanted{Namespace: "shop", Names: []string{"svc/x"}}, "svc/x: want POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME or rs/NAME"},
+		"a kind without pods":        {Wanted{Namespace: "shop", Names: []string{"svc/x"}}, "svc/x: want POD, deploy/NAME, job/NAME, cronjob/NAME, sts/NAME, ds/NAME or rs/NAME"},
 		"a workload that is no more": {Wanted{Namespace: "shop", Names: []string{"job/x"}}, `reading Job shop/x: jobs.batch "x" not found`},
 		"one without a selector":     {Wanted{Namespace: "shop", Names: []string{"rs/awesome-app-7d9"}}, "ReplicaSet shop/awesome-app-7d9: it selects no pods"},
 		"a name without a namespace": {Wanted{Names: []string{"x"}}, "x: a name needs a namespace"},
@@ -192,6 +192,30 @@ func TestLivePods(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A CronJob has the pods of its Jobs, and no other ones.
+func TestLiveCronJob(t *testing.T) {
+	var objects []runtime.Object
+	for i, name := range []string{"nightly", "weekly", "yearly"} {
+		objects = append(objects, object(t, fmt.Sprintf("{apiVersion: batch/v1, kind: CronJob, metadata: {name: %s, namespace: shop, uid: c%d}}", name, i)))
+		for _, job := range []string{name + "-1", name + "-2"}[i:] {
+			objects = append(objects, object(t, fmt.Sprintf("{apiVersion: batch/v1, kind: Job, metadata: {name: %s, namespace: shop, uid: %s, ownerReferences: [{kind: CronJob, name: %s, uid: c%d, controller: true}]}}", job, job, name, i)),
+				object(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s-x, namespace: shop, labels: {job-name: %s}, ownerReferences: [{kind: Job, name: %s, uid: %s, controller: true}]}, spec: {containers: [{name: app}]}}", job, job, job, job)))
+		}
+	}
+	for name, want := range map[string]string{"cronjob/nightly": "shop/nightly-1-x shop/nightly-2-x", "cj/weekly": "shop/weekly-2-x", "cronjobs/yearly": ""} {
+		s, err := Live(t.Context(), Cluster{Core: fake.NewClientset(objects...)}, Wanted{Namespace: "shop", Names: []string{name}})
+		var got []string
+		if err == nil {
+			for _, p := range s.Pods {
+				got = append(got, p.Name())
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, want)
+		}
 	}
 }
 

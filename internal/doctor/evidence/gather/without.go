@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/decoded"
 )
 
 // A workload is one that was asked for by its name.
@@ -108,7 +109,7 @@ func (r *ownerReader) readRevisions(ctx context.Context, deployment metav1.Objec
 		r.revisions++
 		many := r.revisions > mostRevisions
 		r.mu.Unlock()
-		selector, err := selectorIn(deployment)
+		selector, err := decoded.Selector(deployment)
 		if many || err != nil {
 			return
 		}
