@@ -40,7 +40,7 @@ internal/core/controlplane: ca conns debugapi < files kube webhook < .
 internal/doctor: . < chart evidence lint < simulate verify < diagnose scenario < diagnoser
 internal/doctor/evidence: archive described timestamp < pasted why < . < attribution decoded meant partial < gather
 internal/doctor/lint: kinds text < . < source
-internal/doctor/diagnose: kinds states < calls capturescope facts remedies result < beside chain history node nopod phases replay shape unnamed unready witness < . < groups page < follow
+internal/doctor/diagnose: kinds states < calls capturescope facts remedies result < beside chain history node nopod phases replay unnamed unready witness < . < groups page < follow
 
 internal/ops: . installation kubeclient < replicas < check install podupgrade rotate < bugreport podrestart report
 

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
-	"outrider.dev/internal/doctor/diagnose/shape"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
@@ -26,7 +26,7 @@ func notStarted(s *subject) (out []result.Finding) {
 	}
 	for _, k := range states.NotStarted {
 		q := s.QuoteEvents("", k.Reason)
-		if placed := s.Object.Spec.NodeName != ""; len(q) == 0 || placed && k.Code == "not-scheduled" || shape.Overcome(s.Pod, k.Reason) {
+		if placed := s.Object.Spec.NodeName != ""; len(q) == 0 || placed && k.Code == "not-scheduled" || chain.Overcome(s.Pod, k.Reason) {
 			continue
 		}
 		text := strings.TrimPrefix(states.Telling(q), k.Reason+": ")
@@ -39,7 +39,7 @@ func notStarted(s *subject) (out []result.Finding) {
 		}
 		out = append(out, f)
 	}
-	if f, is := s.unscheduled(); is && (len(s.QuoteEvents("", "FailedScheduling")) == 0 || shape.Overcome(s.Pod, "FailedScheduling")) {
+	if f, is := s.unscheduled(); is && (len(s.QuoteEvents("", "FailedScheduling")) == 0 || chain.Overcome(s.Pod, "FailedScheduling")) {
 		out = append(out, f)
 	}
 	return out

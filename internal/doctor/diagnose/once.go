@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
-	"outrider.dev/internal/doctor/diagnose/shape"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -21,7 +21,7 @@ import (
 // jobDoesNotEnd finds pods that should end (restartPolicy Never or OnFailure), but one of whose helpers still runs
 // after all other containers have completed, or had to be ended by the pod's deadline.
 func jobDoesNotEnd(s *subject) []result.Finding {
-	if !shape.EndsForGood(s.Case) || s.Deleted() && !s.DeadlinePassed() {
+	if !chain.EndsForGood(s.Case) || s.Deleted() && !s.DeadlinePassed() {
 		return nil
 	}
 	var holder *evidence.Container

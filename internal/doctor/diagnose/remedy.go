@@ -9,7 +9,6 @@ import (
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/replay"
 	"outrider.dev/internal/doctor/diagnose/result"
-	"outrider.dev/internal/doctor/diagnose/shape"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -23,7 +22,7 @@ func (s *subject) wait(f *result.Finding, app *evidence.Container, y calls.Call,
 }
 
 // shaped returns the rule about the structure of a pod, with the remedies.
-func shaped(find func(*chain.Case) []shape.Found) rule {
+func shaped(find func(*chain.Case) []chain.Found) rule {
 	return func(s *subject) (out []result.Finding) {
 		for _, x := range find(s.Case) {
 			if x.Serves != "" {

@@ -17,7 +17,6 @@ import (
 	"outrider.dev/internal/doctor/diagnose/nopod"
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/diagnose/result"
-	"outrider.dev/internal/doctor/diagnose/shape"
 	"outrider.dev/internal/doctor/diagnose/unnamed"
 	"outrider.dev/internal/doctor/diagnose/witness"
 	"outrider.dev/internal/doctor/evidence"
@@ -35,8 +34,8 @@ type rule func(*subject) []result.Finding
 // rules lists all rules. A finding of an earlier rule may explain findings of later rules: without an image nothing
 // starts, and an application whose proxy died also has failed calls.
 var rules = []rule{
-	nodeLost, podEnded, finalizerHolds, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, ambientRace, orderBroken, shaped(shape.InitWithoutNetwork), shutdownRace, siblingStopped, shaped(shape.KilledAtStop),
-	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, withoutProxy, dependencyDown, nameNotResolved, inVain, probeFails, shaped(shape.EndedBeforeReady), ownCrash, calledElsewhere,
+	nodeLost, podEnded, finalizerHolds, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, ambientRace, orderBroken, shaped(chain.InitWithoutNetwork), shutdownRace, siblingStopped, shaped(chain.KilledAtStop),
+	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, withoutProxy, dependencyDown, nameNotResolved, inVain, probeFails, shaped(chain.EndedBeforeReady), ownCrash, calledElsewhere,
 }
 
 func withoutProxy(s *subject) []result.Finding    { return s.beside.WithoutProxy(s.Pod, s.Calls) }
@@ -92,8 +91,8 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	}
 	unnamed.Bound(p, r.Findings)
 	s.conclude(&r)
-	shape.GotOver(r.Findings)
-	shape.KeptOpen(c, &r, shape.KeepsOpen(c, s.serves))
+	chain.GotOver(r.Findings)
+	chain.KeptOpen(c, &r, chain.KeepsOpen(c, s.serves))
 	if q, matters := s.NodeThen(); matters && len(r.Findings) > 0 && beside.Node(r.Findings[0]) {
 		r.Findings[0].Evidence = append(r.Findings[0].Evidence, q)
 	}
@@ -188,8 +187,8 @@ func (s *subject) nothing() string {
 		return said
 	case restarts > 0:
 		return fmt.Sprintf("its containers restarted %d times, and the evidence does not say why; it shows nothing else that is wrong", restarts)
-	case shape.Waited(s.Pod) != "":
-		return shape.Waited(s.Pod)
+	case chain.Waited(s.Pod) != "":
+		return chain.Waited(s.Pod)
 	case len(s.Lacking) > 0:
 		return "nothing is wrong as far as the evidence shows; some of it is missing"
 	}

@@ -1,6 +1,7 @@
-// Package shape finds causes by the structure of a pod and the order in which its containers started and ended. It needs no
-// log; where none says it, a finding is possible at most, or likely.
-package shape
+package chain
+
+// This file finds causes by the structure of a pod and the order in which its containers started and ended. It needs no log;
+// where none says it, a finding is possible at most, or likely.
 
 import (
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
-	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
@@ -34,7 +34,7 @@ type Found struct {
 
 // InitWithoutNetwork finds init containers whose calls are captured before the proxy can run: it starts after all of them
 // or, as a native sidecar, after this one.
-func InitWithoutNetwork(s *chain.Case) (out []Found) {
+func InitWithoutNetwork(s *Case) (out []Found) {
 	if s.Proxy == nil || s.Capture.None != "" {
 		return nil
 	}
@@ -75,7 +75,7 @@ func InitWithoutNetwork(s *chain.Case) (out []Found) {
 }
 
 // startsBefore reports whether an init container ends before the proxy can start.
-func startsBefore(s *chain.Case, name string) bool {
+func startsBefore(s *Case, name string) bool {
 	at := func(container string) int {
 		return slices.IndexFunc(s.Object.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == container })
 	}
@@ -83,7 +83,7 @@ func startsBefore(s *chain.Case, name string) bool {
 }
 
 // captured returns the first failed call of a container that the capture takes, or may take.
-func captured(s *chain.Case, name string) (y calls.Call, takes doctor.Answer, why string, is bool) {
+func captured(s *Case, name string) (y calls.Call, takes doctor.Answer, why string, is bool) {
 	for _, y := range s.Calls.By(name, calls.Refused, calls.TimedOut, calls.Reset) {
 		if takes, why := s.Capture.Takes(name, y.To); takes != doctor.No {
 			return y, takes, why, true
@@ -94,7 +94,7 @@ func captured(s *chain.Case, name string) (y calls.Call, takes doctor.Answer, wh
 
 // doesNotComplete quotes what shows that an init container fails again and again, or runs for long, without a log that could
 // say why. One that is exempt from the capture by its user can call.
-func doesNotComplete(s *chain.Case, c *evidence.Container) (evidence.Quote, bool) {
+func doesNotComplete(s *Case, c *evidence.Container) (evidence.Quote, bool) {
 	last := c.Last()
 	if last == nil || len(c.Logs) > 0 || s.Capture.Presumed {
 		return evidence.Quote{}, false
@@ -126,7 +126,7 @@ func lastEnd(c *evidence.Container) *evidence.Run {
 }
 
 // EndedBeforeReady finds applications without a log that failed before their proxy was ready, and not afterwards.
-func EndedBeforeReady(s *chain.Case) (out []Found) {
+func EndedBeforeReady(s *Case) (out []Found) {
 	if s.Proxy == nil || s.Capture.None != "" || s.Capture.Parks || s.Deleted() || s.Unborn != nil {
 		return nil
 	}
@@ -138,7 +138,7 @@ func EndedBeforeReady(s *chain.Case) (out []Found) {
 			case r.Exit == nil || *r.Exit == 0 || r.Running:
 			case !byItself(r) || app.Log(r.Number) != nil || r.Reason != "Error" && r.Reason != "" || len(s.Calls.Of(app.Name, r.Number)) > 0:
 				late = true
-			case listening.Answer == doctor.No || listening.Answer == doctor.Perhaps && atOnce(s, r):
+			case listening.Answer == doctor.No || listening.Answer == doctor.Perhaps && endsAtOnce(s, r):
 				before = append(append(before, s.Quote(r.Finished, "%s, run %d: %s", app.Name, r.Number, facts.ExitText(r))), listening.Because...)
 			default:
 				late = true
@@ -180,8 +180,8 @@ func byItself(r evidence.Run) bool {
 	return (r.Signal == 0 || r.Signal == abort) && *r.Exit != notExecuted && *r.Exit != notFound
 }
 
-// atOnce reports whether a run ended within the first second of its proxy's first run, in which none listens.
-func atOnce(s *chain.Case, r evidence.Run) bool {
+// endsAtOnce reports whether a run ended within the first second of its proxy's first run, in which none listens.
+func endsAtOnce(s *Case, r evidence.Run) bool {
 	if len(s.Serving) == 0 {
 		return false
 	}
@@ -190,7 +190,7 @@ func atOnce(s *chain.Case, r evidence.Run) bool {
 }
 
 // KilledAtStop finds applications of a pod in deletion that were killed when their grace period was over.
-func KilledAtStop(s *chain.Case) (out []Found) {
+func KilledAtStop(s *Case) (out []Found) {
 	stop, stops := s.Stopped()
 	grace := s.Grace()
 	if !s.Deleted() || !stops || !stop.At.Known() || grace < 2*time.Second {
@@ -202,7 +202,7 @@ func KilledAtStop(s *chain.Case) (out []Found) {
 			continue
 		}
 		const late = 5 * time.Second
-		least, most, ok := r.Finished.Since(chain.OnClock(stop.At))
+		least, most, ok := r.Finished.Since(OnClock(stop.At))
 		if !ok || most < grace || least > grace+late {
 			continue
 		}
@@ -217,7 +217,7 @@ func KilledAtStop(s *chain.Case) (out []Found) {
 		if script, is := passesNoSignal(spec); is {
 			f.Code = "shell-without-exec"
 			f.Sentence += fmt.Sprintf(": its first process is %s, which neither ends at SIGTERM nor passes it on to the program", script)
-			f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "the command of %s: %s", app.Name, chain.Short(s.Show([]byte(strings.Join(podspec.CommandLine(spec), " "))))))
+			f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "the command of %s: %s", app.Name, Short(s.Show([]byte(strings.Join(podspec.CommandLine(spec), " "))))))
 			f.Remedy.Sentence = fmt.Sprintf("begin the last command of the script of %s with exec, or trap SIGTERM there and pass it on; a longer grace period and more memory do not help", app.Name)
 		} else if spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil {
 			f.Sentence += "; its preStop hook counts in that time"
@@ -262,7 +262,7 @@ func Waited(s *facts.Pod) string {
 			continue
 		}
 		said := states.StartSays(s.Show([]byte(s.Events[first].Message)))
-		return fmt.Sprintf("nothing is wrong now; at its start %s%s: %s", k.What, untilStart(s), chain.Short(said))
+		return fmt.Sprintf("nothing is wrong now; at its start %s%s: %s", k.What, untilStart(s), Short(said))
 	}
 	return ""
 }
@@ -284,7 +284,7 @@ func untilStart(s *facts.Pod) string {
 
 // EndsForGood reports whether the containers of a pod that ended are not started again, by its policy or, where that is not in
 // the evidence, since one that ended without a restart has not been for longer than the kubelet waits.
-func EndsForGood(s *chain.Case) bool {
+func EndsForGood(s *Case) bool {
 	const again = 20 * time.Second
 	return s.ShouldEnd() || s.Object.Spec.RestartPolicy == "" && slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool {
 		r := c.Last()
@@ -294,7 +294,7 @@ func EndsForGood(s *chain.Case) bool {
 
 // KeepsOpen returns the helper that runs on in a pod whose other containers have ended for good, one of them with a failure;
 // nil: there is none. serves says which containers serve others.
-func KeepsOpen(s *chain.Case, serves func(*evidence.Container) (is, sure bool)) (helper *evidence.Container) {
+func KeepsOpen(s *Case, serves func(*evidence.Container) (is, sure bool)) (helper *evidence.Container) {
 	if s.Object.Spec.RestartPolicy == corev1.RestartPolicyOnFailure || !EndsForGood(s) || s.Deleted() {
 		return nil
 	}
@@ -320,7 +320,7 @@ func KeepsOpen(s *chain.Case, serves func(*evidence.Container) (is, sure bool)) 
 }
 
 // KeptOpen adds to a report that a helper keeps the pod from its end, which is a second fault.
-func KeptOpen(s *chain.Case, r *result.Report, helper *evidence.Container) {
+func KeptOpen(s *Case, r *result.Report, helper *evidence.Container) {
 	if helper == nil || len(r.Findings) == 0 || slices.ContainsFunc(r.Findings, func(f result.Finding) bool { return f.Code == "job-never-ends" }) {
 		return
 	}
