@@ -129,8 +129,8 @@ var search = sync.OnceValue(func() *evidence.Searcher {
 // ofListening looks for where a proxy listens.
 var ofListening = sync.OnceValue(func() *evidence.Searcher { return evidence.Search([]evidence.Pattern{Listening}) })
 
-// proxyListens adds where the proxy says that it listens, if a container called its own pod in vain: the proxy may be what it
-// called, as the one that a program asks for its configuration and its secrets.
+// proxyListens adds where the proxy says that it listens, if a container called its own pod in vain: it may have called the
+// proxy, as programs do that get their configuration and their secrets of one.
 func (r *Reading) proxyListens(ctx context.Context, proxy *evidence.Container, secrets bool) error {
 	if proxy == nil || !slices.ContainsFunc(r.Calls, func(y Call) bool { return y.To.Loopback() && y.To.Port > 0 }) {
 		return nil

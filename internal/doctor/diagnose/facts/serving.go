@@ -187,7 +187,7 @@ func (v Service) Stays(at evidence.Time) bool {
 // rejected the listener that its readiness probe needs.
 func (v Service) WorkersAlone() bool { return IsWorkers(v.Ready) }
 
-// IsWorkers reports whether a line is that of Envoy about starting its workers.
+// IsWorkers reports whether Envoy says in a line that it starts its workers.
 func IsWorkers(q evidence.Quote) bool { return strings.Contains(q.Text, "starting workers") }
 
 // readProxy scans the proxy's logs, and finds the time at which each of its runs was ready. If the time zone of a log

@@ -144,9 +144,9 @@ func (r *Record) unreadyOf(s *service) string {
 		return ""
 	}
 	names := strings.Join(s.pods[:min(len(s.pods), 3)], ", ")
-	for _, p := range r.rows {
-		if p.name == s.pods[0] && !p.ready && (p.namespace == "" || p.namespace == s.namespace) {
-			return fmt.Sprintf("%s (%s, %s)", names, p.share, p.status)
+	for _, line := range r.rows {
+		if line.name == s.pods[0] && !line.ready && (line.namespace == "" || line.namespace == s.namespace) {
+			return fmt.Sprintf("%s (%s, %s)", names, line.share, line.status)
 		}
 	}
 	return names

@@ -32,18 +32,6 @@ type mtls struct {
 // rootNamespace is the namespace whose PeerAuthentication is the mesh's.
 const rootNamespace = "istio-system"
 
-func (r *Record) keepSpace(n namespace) {
-	if len(r.spaces) < mostValues {
-		r.spaces = append(r.spaces, n)
-	}
-}
-
-func (r *Record) keepMTLS(m mtls) {
-	if len(r.mtls) < mostValues {
-		r.mtls = append(r.mtls, m)
-	}
-}
-
 // injecting reports whether labels of a namespace ask for injection.
 func injecting(labels map[string]string) bool {
 	return labels["istio-injection"] == "enabled" || labels["istio.io/rev"] != "" || labels["istio.io/dataplane-mode"] == "ambient"

@@ -63,27 +63,6 @@ func (n *node) value(key string) string {
 	return n.labels[column(key)]
 }
 
-func (r *Record) keepNode(n *node) {
-	i := slices.IndexFunc(r.nodes, func(m *node) bool { return m.name == n.name })
-	switch {
-	case i < 0 && len(r.nodes) < mostValues:
-		r.nodes = append(r.nodes, n)
-	case i >= 0:
-		if n.status != "" {
-			r.nodes[i].status, r.nodes[i].quote = n.status, n.quote
-		}
-		for k, v := range n.labels { // in any order
-			r.nodes[i].labels[k] = v
-		}
-	}
-}
-
-func (r *Record) keepBound(b bound) {
-	if len(r.bounds) < mostValues {
-		r.bounds = append(r.bounds, b)
-	}
-}
-
 func (r *Record) addNode(o *object, from evidence.Source) {
 	var spec struct {
 		Unschedulable bool `json:"unschedulable"`

@@ -65,7 +65,7 @@ func (r *Record) addPolicy(o *object, from evidence.Source) {
 // A policy counts the ports of pods, which are not those of their Service. So for a name of which no Service is known, a
 // rule about any port but that of DNS may allow the call.
 //
-// via is what the proxy called for it: its address is a pod's, unless it is the Service's.
+// The proxy called via for it, whose address is a pod's, unless it is the Service's.
 func (r *Record) forbids(to doctor.Destination, via string) (found policy, is bool) {
 	c := callee{own: r.pod.Object.Namespace, ports: []uint16{to.Port}, udp: to.Network == doctor.UDP}
 	if a, err := netip.ParseAddr(to.Host); err == nil {

@@ -96,7 +96,7 @@ func (r *Record) addPodRow(t *text, line int, cells map[string]string) {
 	name := strings.TrimPrefix(cells["NAME"], "pod/")
 	ready, of, has := strings.Cut(cells["READY"], "/")
 	if has && name == r.pod.Object.Name && cells["STATUS"] != "" {
-		r.own = cells
+		r.keepOwn(cells)
 		return
 	}
 	if !has || cells["STATUS"] == "" {

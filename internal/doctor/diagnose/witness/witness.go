@@ -96,6 +96,41 @@ func (r *Record) keepService(s *service) *service {
 	return s
 }
 
+func (r *Record) keepNode(n *node) {
+	i := slices.IndexFunc(r.nodes, func(m *node) bool { return m.name == n.name })
+	switch {
+	case i < 0 && len(r.nodes) < mostValues:
+		r.nodes = append(r.nodes, n)
+	case i >= 0:
+		if n.status != "" {
+			r.nodes[i].status, r.nodes[i].quote = n.status, n.quote
+		}
+		for k, v := range n.labels { // in any order
+			r.nodes[i].labels[k] = v
+		}
+	}
+}
+
+func (r *Record) keepBound(b bound) {
+	if len(r.bounds) < mostValues {
+		r.bounds = append(r.bounds, b)
+	}
+}
+
+func (r *Record) keepSpace(n namespace) {
+	if len(r.spaces) < mostValues {
+		r.spaces = append(r.spaces, n)
+	}
+}
+
+func (r *Record) keepMTLS(m mtls) {
+	if len(r.mtls) < mostValues {
+		r.mtls = append(r.mtls, m)
+	}
+}
+
+func (r *Record) keepOwn(cells map[string]string) { r.own = cells }
+
 // Read reads the files beside a pod, which are asked about the destinations of its failed calls. It fails only if ctx
 // ends: a file that cannot be read says nothing.
 func Read(ctx context.Context, p *evidence.Pod, failed calls.Calls, secrets bool) (*Record, error) {
