@@ -40,7 +40,7 @@ func TestWaitsInVain(t *testing.T) {
 		"for its own pod":                     {pod("until nc localhost 80; do sleep 1; done", late, ""), "found state-not-known likely", "nc localhost 80"},
 		"not for long":                        {pod(lookup, early, ""), "starting", `init container wait runs, until "nslookup auth.id" succeeds`},
 		"and then works":                      {pod("until nc auth 80; do sleep 1; done; migrate up", late, ""), "found state-not-known likely", "!only waits"},
-		"beside a proxy, which may keep it":   {proxied, "found state-not-known likely", "only waits"},
+		"beside a proxy, which may keep it":   {proxied, "undecided init-needs-network possible", "wait does not complete"},
 		"and its log has an address":          {withLog(pod("until nc auth 80; do sleep 1; done", late, ""), "2026-03-02T10:19:59Z nc: can't connect to remote host (10.1.2.3): Connection refused\n"), "found dependency-down certain", "auth (10.1.2.3:80)"},
 		"and its log has no address":          {withLog(pod("until nc auth 80; do sleep 1; done", late, ""), "2026-03-02T10:19:59Z nc: timed out\n"), "found dependency-down likely", "auth:80"},
 		"and its log has another address":     {withLog(pod("until nc auth 80; do sleep 1; done", late, ""), "2026-03-02T10:19:59Z dial tcp 10.1.2.3:443: connect: connection refused\n"), "found dependency-down certain", "!auth"},

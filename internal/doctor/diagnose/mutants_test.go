@@ -113,7 +113,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a line of a pod that goes is well":             {File: "nopod/row.go", From: `well && len(unread) == 0`, To: `well`, Tests: "TestRowWithLogs"},
 		"a line with logs is certain":                   {File: "nopod/row.go", From: `f.Confidence == result.Certain`, To: `false`, Tests: "TestRowWithLogs"},
 		"a container without a log is not there":        {File: "nopod/row.go", From: `(all || slices.Contains(ofOneLog, r.Findings[0].Code))`, To: `true`, Tests: "TestRowWithLogs"},
-		"an error in a log is well":                     {File: "nopod/row.go", From: `len(failed) > 0 && row.Verdict.Well()`, To: `false`, Tests: "TestRowWithLogs"},
+		"an error in a log is well":                     {File: "nopod/row.go", From: `len(failed) > 0 && lineWell`, To: `false`, Tests: "TestRowWithLogs"},
 		"any stop was before the call":                  {File: "chain/stops.go", From: `order == evidence.After`, To: `true`, Tests: "TestRowWithLogs"},
 		"a helper that does not say so stops":           {File: "chain/stops.go", From: `stopping.MatchString(q.Text)`, In: "if t.Container == container && stopping.MatchString(q.Text) {", To: `true`, Tests: "TestRowWithLogs"},
 		"what the template asks was added":              {File: "nopod/creation.go", From: `q.Cmp(template) <= 0`, To: `false`, Tests: quick},

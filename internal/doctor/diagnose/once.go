@@ -3,14 +3,12 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
-	"outrider.dev/internal/doctor/diagnose/chain"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
@@ -25,8 +23,8 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		return nil
 	}
 	var holder *evidence.Container
-	sure, worker, loser := false, "", ""
-	var ended, lost []evidence.Quote
+	sure, worker := false, ""
+	var ended []evidence.Quote
 	var failed []*evidence.Run
 	for _, c := range s.Containers {
 		r := c.Last()
@@ -42,21 +40,14 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		case (r.Running || late) && helper:
 			holder, sure = c, known
 		case r.Exit == nil || *r.Exit != 0:
-			if failed = append(failed, r); r.Exit != nil && s.Object.Spec.RestartPolicy == corev1.RestartPolicyNever && !late && r.Finished.Known() {
-				lost, loser = append(lost, s.Quote(r.Finished, "%s failed: %s", c.Name, facts.ExitText(*r))), cmp.Or(loser, c.Name)
-			}
+			failed = append(failed, r)
 		default:
 			ended, worker = append(ended, s.Quote(r.Finished, "%s completed", c.Name)), cmp.Or(worker, c.Name)
 		}
 	}
-	afterTheWork := func(r *evidence.Run) bool { return len(ended) > 0 && r.Finished.Compare(ended[0].At) == evidence.After }
-	failed = slices.DeleteFunc(failed, afterTheWork) // another helper's end
-	workFailed := len(failed) > 0 && len(lost) >= len(failed)
-	if holder == nil || len(ended)+len(failed) == 0 || len(failed) > 0 && !workFailed {
+	beforeTheWork := func(r *evidence.Run) bool { return r.Finished.Compare(ended[0].At) != evidence.After }
+	if holder == nil || len(ended) == 0 || slices.ContainsFunc(failed, beforeTheWork) { // what fails after the work is another helper
 		return nil
-	}
-	if workFailed {
-		ended, worker = append(lost, ended...), loser
 	}
 	f := result.Finding{
 		Code: "job-never-ends", Container: holder.Name, Confidence: result.Certain,
@@ -71,11 +62,6 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		f.Sentence = fmt.Sprintf("the %s could not end before its deadline (DeadlineExceeded): its work was done, and %s ran on until it was ended", s.ownerKind(), holder.Name)
 		f.Evidence = append(f.Evidence, s.Quote(last.Finished, "%s ended: %s; %s", holder.Name, facts.ExitText(*last), joined("DeadlineExceeded", s.Show([]byte(s.Object.Status.Message)))))
 		f.Disproof = fmt.Sprintf("an end of %s before the deadline", holder.Name)
-	}
-	if workFailed { // why is for other rules
-		f.Over = true
-		f.Sentence = strings.Replace(f.Sentence, "its work is done", "its work has failed", 1)
-		f.Remedy.Sentence = strings.Replace(f.Remedy.Sentence, "this pod has done its work", "this pod's work has failed", 1)
 	}
 	s.beside.Forbids(&f, s.Object, s.Owners)
 	if least, _, ok := s.Taken.Since(ended[len(ended)-1].At); !sure || ok && least < time.Minute {

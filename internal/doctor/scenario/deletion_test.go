@@ -249,6 +249,9 @@ func (in *incident) besides() map[string]bool {
 			if in.deletion.without == name && len(r.refused) > 0 {
 				out["startup-race "+name], out["shutdown-race "+name], out["app-crash "+name] = true, true, true
 			}
+			if r.stopped && r.code == 137 {
+				out["grace-too-short "+name] = true
+			}
 			f := in.fates[name]
 			ownEnd := r.ended() && r.code != 0 && r.to >= since && r.code == f.code && !in.stoppedWell(name, r)
 			switch {
