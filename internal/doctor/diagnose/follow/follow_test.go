@@ -26,6 +26,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/cluster"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
 
@@ -66,7 +67,7 @@ func start(t *testing.T, o Options, broken int, objects ...runtime.Object) *worl
 	}
 	go func() {
 		var err error
-		w.summary, err = Follow(ctx, gather.Cluster{Core: w.core}, o, func(l Line) error {
+		w.summary, err = Follow(ctx, cluster.Access{Core: w.core}, o, func(l Line) error {
 			w.lines <- l
 			return nil
 		})
@@ -370,7 +371,7 @@ func TestCannotLook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			core := fake.NewClientset(web(1, 0))
 			tt.deny(core)
-			_, err := Follow(t.Context(), gather.Cluster{Core: core}, Options{Namespace: "shop", Name: tt.name}, func(Line) error { return nil })
+			_, err := Follow(t.Context(), cluster.Access{Core: core}, Options{Namespace: "shop", Name: tt.name}, func(Line) error { return nil })
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
@@ -391,7 +392,7 @@ func TestReadsTheCluster(t *testing.T) {
 	p := ready(made("web-a", ""))
 	p.Spec.Containers = []corev1.Container{{Name: "app"}}
 	var got []Line
-	_, err := Follow(t.Context(), gather.Cluster{Core: fake.NewClientset(web(1, 1), p)}, Options{Namespace: "shop", Name: "deploy/web", Slow: never}, func(l Line) error {
+	_, err := Follow(t.Context(), cluster.Access{Core: fake.NewClientset(web(1, 1), p)}, Options{Namespace: "shop", Name: "deploy/web", Slow: never}, func(l Line) error {
 		got = append(got, l)
 		return nil
 	})

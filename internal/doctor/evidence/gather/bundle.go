@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/attribution"
 	"outrider.dev/internal/doctor/evidence/partial"
@@ -169,7 +167,7 @@ func (b *bundle) giveFailures(p *evidence.Pod) {
 		if previous {
 			kind = evidence.FromPreviousLog
 		}
-		p.Missing = append(p.Missing, evidence.Missing{Kind: kind, What: logOf(container, previous), Why: why})
+		p.Missing = append(p.Missing, evidence.Missing{Kind: kind, What: evidence.NameOfLog(container, previous), Why: why})
 	}
 }
 
@@ -177,7 +175,7 @@ func (b *bundle) giveFailures(p *evidence.Pod) {
 func (b *bundle) own(p *evidence.Pod) {
 	refs, namespace := p.Object.OwnerReferences, p.Object.Namespace
 	for depth := 0; depth < 4; depth++ {
-		kind, name := controller(refs)
+		kind, name := evidence.Controller(refs)
 		if kind == "" {
 			break
 		}
@@ -361,7 +359,7 @@ func (b *bundle) onlyPod(folder string) (*evidence.Pod, string) {
 func (b *bundle) give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 	b.use(l.Source)
 	if says := p.Instead(l.text, c.Name); says != "" && len(l.text) <= evidence.MostInstead {
-		p.Missing = append(p.Missing, evidence.Missing{Kind: l.Log.Source.Kind, What: logOf(c.Name, l.previous), Why: fmt.Sprintf("%s has the answer of kubectl in its place: %s", path.Base(l.Source.File), says)})
+		p.Missing = append(p.Missing, evidence.Missing{Kind: l.Log.Source.Kind, What: evidence.NameOfLog(c.Name, l.previous), Why: fmt.Sprintf("%s has the answer of kubectl in its place: %s", path.Base(l.Source.File), says)})
 		return
 	}
 	l.Log.Run = -1
@@ -416,9 +414,9 @@ func noteMissing(p *evidence.Pod) {
 			if c.Waiting != nil && r.Number < c.Restarts {
 				continue // its last run is the previous one: the kubelet keeps no log of an earlier one
 			}
-			kind, what := evidence.FromLog, logOf(c.Name, false)
+			kind, what := evidence.FromLog, evidence.NameOfLog(c.Name, false)
 			if r.Number < c.Restarts {
-				kind, what = evidence.FromPreviousLog, logOf(c.Name, true)
+				kind, what = evidence.FromPreviousLog, evidence.NameOfLog(c.Name, true)
 			}
 			noted := slices.ContainsFunc(p.Missing, func(m evidence.Missing) bool { return m.What == what })
 			if c.Log(r.Number) == nil && !noted && r.Number >= c.Restarts-1 {
@@ -433,24 +431,4 @@ func noteMissing(p *evidence.Pod) {
 	if len(p.Events) == 0 && !slices.ContainsFunc(p.Missing, func(m evidence.Missing) bool { return m.Kind == evidence.FromEvent }) {
 		p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromEvent, What: "events", Why: "there are none: the API server forgets them after an hour"})
 	}
-}
-
-func logOf(container string, previous bool) string {
-	if previous {
-		return "previous log of container " + container
-	}
-	return "log of container " + container
-}
-
-// controller returns the owner that manages an object: the one with controller: true, or the only one.
-func controller(refs []metav1.OwnerReference) (kind, name string) {
-	for _, r := range refs {
-		if r.Controller != nil && *r.Controller {
-			return r.Kind, r.Name
-		}
-	}
-	if len(refs) == 1 {
-		return refs[0].Kind, refs[0].Name
-	}
-	return "", ""
 }

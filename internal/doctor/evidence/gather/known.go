@@ -25,13 +25,13 @@ func (b *bundle) cannotCreate() bool {
 		}
 	}
 	for _, e := range b.events {
-		if kind, _, _ := e.Object(); kind != "Pod" && slices.Contains(notCreated, e.Reason) {
+		if kind, _, _ := e.Object(); kind != "Pod" && slices.Contains(evidence.NotCreated, e.Reason) {
 			return true
 		}
 	}
 	for _, t := range b.texts {
 		for _, e := range t.Events {
-			if e.Kind != "Pod" && slices.Contains(notCreated, e.Reason) {
+			if e.Kind != "Pod" && slices.Contains(evidence.NotCreated, e.Reason) {
 				return true
 			}
 		}
