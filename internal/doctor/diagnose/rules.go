@@ -53,8 +53,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 			return r, err
 		}
 		files.OfRow(&r)
-		unnamed.Complete(ctx, p, &r, o.ShowSecrets)
-		return r, ctx.Err()
+		return unnamed.Complete(ctx, p, r, o.ShowSecrets), ctx.Err()
 	}
 	c, err := chain.Of(ctx, p, o.ShowSecrets)
 	if err != nil {
@@ -125,8 +124,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	case p.Omitted.Units:
 		nopod.OfLogs(&r, told, s.Calls.Quotes())
 	}
-	unnamed.Complete(ctx, p, &r, o.ShowSecrets)
-	return r, ctx.Err()
+	return unnamed.Complete(ctx, p, r, o.ShowSecrets), ctx.Err()
 }
 
 // conclude sorts the findings and sets the verdict. If there is a more certain finding, it drops the findings whose

@@ -47,21 +47,21 @@ type said struct {
 	quotes []evidence.Quote
 }
 
-// Complete adds to a report that leaves the cause open what the logs beside the pod say whose container is not known.
-func Complete(ctx context.Context, p *evidence.Pod, r *result.Report, secrets bool) {
+// Complete returns a report that leaves the cause open with the words of the logs beside the pod whose container is not known.
+func Complete(ctx context.Context, p *evidence.Pod, r result.Report, secrets bool) result.Report {
 	if r.Verdict != result.Undecided && !r.Verdict.Well() || !slices.ContainsFunc(p.Beside, func(b evidence.Beside) bool { return b.Unnamed }) {
-		return
+		return r
 	}
 	all := read(ctx, p, secrets)
 	if len(all) == 0 {
-		return
+		return r
 	}
 	says := fmt.Sprintf("a log that names no container says: %s", why.Cut(all[0].text, 200))
 	if len(r.Findings) == 0 {
 		if p.Row == nil && strings.Contains(r.Sentence, "nothing is wrong") {
 			r.Sentence += "; but " + says
 		}
-		return
+		return r
 	}
 	f := &r.Findings[0]
 	whole := r.Sentence
@@ -76,6 +76,7 @@ func Complete(ctx context.Context, p *evidence.Pod, r *result.Report, secrets bo
 			}
 		}
 	}
+	return r
 }
 
 // whyNot is how the report of a line of kubectl get pods ends if nothing says why.

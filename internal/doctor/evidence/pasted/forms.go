@@ -30,7 +30,7 @@ func IsProse(text []byte) bool {
 	if ofProgram(text) || IsTable(text) {
 		return false
 	}
-	lines, sentences := 0, 0
+	lines, sentences, chats := 0, 0, 0
 	for line := range bytes.Lines(text) {
 		at := strings.TrimSpace(string(line[:min(len(line), longest)]))
 		if at == "" {
@@ -42,15 +42,21 @@ func IsProse(text []byte) bool {
 		if machine.MatchString(at) {
 			return false
 		}
+		if chat.MatchString(at) {
+			chats++
+		}
 		if len(strings.Fields(at)) >= 6 && sentence.MatchString(at) {
 			sentences++
 		}
 	}
-	return 2*sentences > lines
+	return chats > 1 || 2*sentences > lines
 }
 
 // sentence matches the marks that end sentences, and those within them, where programs seldom write them.
 var sentence = regexp.MustCompile(`[a-z][.?!]+(?: [A-Z"]|$)|[?!]$|\w, [a-z]+ [a-z]+ `)
+
+// chat matches lines of chats: a time without seconds, perhaps in brackets, and who says it.
+var chat = regexp.MustCompile(`^\[?\d{1,2}:\d\d(?: ?[AaPp][Mm])?\]? @?[A-Z][\w .-]{0,30}:(?: |$)`)
 
 // printed reports whether a line, by itself, was printed by a program: of a log, or the head of a table or a description.
 func printed(line string) bool {

@@ -149,22 +149,22 @@ var (
 
 // Is reports whether a text has pieces. Of one that is not in Markdown a command, or the form alone, must show it.
 func Is(head []byte, markdown bool) bool {
-	table := described.Is(head)
-	if len(head) > Most || !markdown && !prompt.Match(head) && !bare.Match(head) && !fence.Match(head) && !mayBeStates(head) && !table && !mayBeRows(head) {
+	shown := markdown || prompt.Match(head) || bare.Match(head) || fence.Match(head) || mayBeStates(head) || mayBeRows(head)
+	if len(head) > Most || !shown && !described.Is(head) {
 		return false
 	}
 	logs, others := 0, 0
 	for _, p := range Read(head) {
 		switch {
-		case p.Form != Log:
-			others++
-		case p.Heading == "":
+		case p.Form == Log && p.Heading == "", p.Form != Log && shown:
 			return true
-		default:
+		case p.Form == Log:
 			logs++
+		default:
+			others++
 		}
 	}
-	return others > 0 && (logs > 0 || !table) // a table alone is read as it is
+	return logs > 0 && others > 0 // a table alone is read as it is
 }
 
 // Read returns the pieces of a text, in its order.
