@@ -41,7 +41,7 @@ func taken(p *evidence.Pod, at evidence.Source) bool {
 	return false
 }
 
-// A said is what a log says, by the line that tells most.
+// A said has the words of a log, by the line that tells most.
 type said struct {
 	text   string
 	quotes []evidence.Quote

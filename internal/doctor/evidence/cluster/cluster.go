@@ -65,7 +65,7 @@ func (w Wanted) defaults(c Access) Wanted {
 	return w
 }
 
-// Found is what a cluster has of the wanted pods. Nothing of it is assigned to another part yet.
+// Found has the evidence of a cluster about the wanted pods. Nothing of it is assigned to another part yet.
 type Found struct {
 	Pods     []*evidence.Pod
 	Taken    evidence.Time

@@ -77,6 +77,7 @@ type placedLog struct {
 	empty   bool
 	dropped bool   // it is no log
 	unnamed bool   // it is one, of a container that is not known
+	taken   string // why it is taken as its container's, if nothing names that
 	text    []byte // its first bytes, which may be the answer of kubectl in its place
 }
 
@@ -398,8 +399,8 @@ func (b *bundle) give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 		}
 	}
 	c.Logs = append(c.Logs, l.Log)
-	if l.Taken != "" {
-		p.Notes = append(p.Notes, evidence.Note{Source: l.Source, Text: fmt.Sprintf("%s is taken as the log of container %s: %s", path.Base(l.Source.String()), c.Name, l.Taken)})
+	if l.Log.Taken = l.taken; l.taken != "" {
+		p.Notes = append(p.Notes, evidence.Note{Source: l.Source, Text: fmt.Sprintf("%s is taken as the log of container %s: %s", path.Base(l.Source.String()), c.Name, l.taken)})
 	}
 	slices.SortStableFunc(c.Logs, func(a, b *evidence.Log) int { return a.Run - b.Run })
 	if l.Truncated {

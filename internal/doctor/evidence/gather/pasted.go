@@ -141,7 +141,7 @@ func (l *placedLog) match(m attribution.Match, ok bool) *evidence.Container {
 			l.previous = l.run >= 0 && l.run < c.Restarts
 		}
 	}
-	l.Taken = m.Why
+	l.taken = m.Why
 	return c
 }
 

@@ -19,8 +19,8 @@ var ticketFiles []byte
 //go:embed testdata/attributed.txtar
 var attributedFiles []byte
 
-// Logs that no command names are those of the containers that a word, a form, a prefix or the rest of the evidence shows,
-// and of none if something speaks against it.
+// A log that no command names goes to the container that a word, a form, a prefix or the rest of the evidence shows, and to
+// none if something speaks against it.
 func TestAttributed(t *testing.T) { readFolders(t, attributedFiles) }
 
 // Folders of people, in several styles, with what is read of them: half of them say things that must not be read.
