@@ -46,8 +46,6 @@ status:
 		"a proxy of which the log alone is known": {map[string]string{"q.txt": row, "stern.txt": stern}, result.Undecided, "startup-race", result.Possible, "startup-race and dependency-down"},
 		"what Consul's proxy may serve": {map[string]string{"status.yaml": statuses, "till.previous.log": "FATAL dial tcp 127.0.0.1:2345: connect: connection refused\n"}, result.Found, "sibling-down", result.Likely,
 			"till called its own pod at 127.0.0.1:2345 before consul-dataplane listened there"},
-		"a name that was asked for before the proxy": {map[string]string{"pod.yaml": strings.NewReplacer("namespace: pay}", "namespace: pay, annotations: {kuma.io/builtindns: enabled}}", "clerk", "kuma-sidecar").Replace(pod), "till first run.txt": "FATAL lookup till-db.pay: no such host\n"},
-			result.Undecided, "name-not-resolved", result.Possible, "perhaps kuma-sidecar, which may answer its queries, was not ready"},
 		"sentences beside a pod": {map[string]string{"pod.yaml": pod, "log.txt": "It fails since the move, and the error says nothing at all. Who knows more?\n"}, result.Undecided, "app-crash", result.Possible,
 			"till ended (exit code 3), and its log is not among the evidence"},
 	} {

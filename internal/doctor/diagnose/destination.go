@@ -375,9 +375,6 @@ func nameNotResolved(s *subject) (out []result.Finding) {
 					f.Evidence = append(f.Evidence, *well)
 				}
 			}
-			if s.Proxy != nil && s.Capture.Resolves != "" && s.FateOf(y).Answer != yes && s.EffectOf(y).Recurs == nil {
-				f.Confidence, f.Sentence = result.Possible, f.Sentence+fmt.Sprintf(", and perhaps %s, which may answer its queries, was not ready", s.Proxy.Name)
-			}
 			s.beside.Explain(&f, name, witness.Question{Failure: y.Failure, To: y.To, At: y.At, Last: y.Last, Said: y.Quote.Text})
 			out = append(out, f)
 			break
