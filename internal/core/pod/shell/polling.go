@@ -110,18 +110,12 @@ func leaves(body []string, i int, word string) bool {
 // afterSuccess reports whether word i runs only if the poll before it succeeded:
 // "POLL && break", or "if POLL; then break".
 func afterSuccess(body []string, i int) bool {
-	poll := conditionOf(body, i)
-	return len(poll) > 0 && poll[0] != "!" && pollsPort(poll)
-}
-
-// conditionOf returns the command after whose success word i runs; nil if there is none.
-func conditionOf(body []string, i int) []string {
 	switch {
 	case i > 0 && body[i-1] == "&&":
 	case i > 0 && body[i-1] == "then":
 		i = len(trimmed(body[:i-1])) + 1
 	default:
-		return nil
+		return false
 	}
 	begin := i - 1
 	for begin > 0 && !separators[body[begin-1]] && !slices.Contains([]string{"do", "then", "else", "{"}, body[begin-1]) {
@@ -131,7 +125,7 @@ func conditionOf(body []string, i int) []string {
 	if len(poll) > 0 && poll[0] == "if" {
 		poll = poll[1:]
 	}
-	return poll
+	return len(poll) > 0 && poll[0] != "!" && pollsPort(poll)
 }
 
 // pollsPort reports whether the words of a command poll a local port.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
@@ -114,13 +113,9 @@ func (s *Pod) ProbedByAgent(container string) (quote evidence.Quote, said bool) 
 	return quote, said
 }
 
-// ShouldEnd reports whether the pod does a work that ends: so do all pods of a Job, whose restartPolicy the evidence may not
-// have.
+// ShouldEnd reports whether the pod does a work that ends.
 func (s *Pod) ShouldEnd() bool {
-	policy, by := s.Object.Spec.RestartPolicy, metav1.GetControllerOf(s.Object)
-	if policy == "" && by != nil && by.Kind == "Job" {
-		return by.APIVersion == "" || strings.HasPrefix(by.APIVersion, "batch/")
-	}
+	policy := s.Object.Spec.RestartPolicy
 	return policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure
 }
 

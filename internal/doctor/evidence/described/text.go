@@ -56,9 +56,7 @@ type Age struct{ Least, Error time.Duration }
 type Row struct {
 	Namespace, Name, Status string
 	Ready, Of, Restarts     int
-	Ended                   Age // since the last restart
 	Age                     Age
-	Node                    string // empty: the line does not have it
 	Line                    int
 }
 
@@ -82,9 +80,6 @@ const (
 func Is(head []byte) bool {
 	return named.Match(head) && inNamespace.Match(head) || hasUnits.Match(head) && hasState.Match(head) || describes.Match(head) && hasState.Match(head) || eventsHead.Match(head) || rowsHead.Match(head) || nodesHead.Match(head)
 }
-
-// IsHead reports whether a line is the head of a table of pods, or of events.
-func IsHead(line string) bool { return rowsHead.MatchString(line) || eventsHead.MatchString(line) }
 
 const quoted = `(?m)^((?:[ \t]*>)*[ \t]*)`
 
@@ -165,7 +160,6 @@ func (r *reader) step() {
 		r.object.Events, r.object.Whole = append(r.object.Events, events...), true
 		r.end()
 		return
-	case r.object == nil && r.loose(line):
 	case r.object != nil:
 		r.object.line(line)
 	}
