@@ -156,6 +156,19 @@ func (p program) buildOnce(ctx context.Context, progress *progress) error {
 	if err != nil {
 		return err
 	}
+	if !found { // another checkout may be building it
+		if err := os.MkdirAll(filepath.Dir(shared), 0o755); err != nil {
+			return err
+		}
+		unlock, err := lock(ctx, filepath.Dir(shared))
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if shared, found, err = p.shared(inputs); err != nil {
+			return err
+		}
+	}
 	if !found {
 		progress.step("building %s; the first time takes some minutes", p.name)
 		build := p
@@ -207,8 +220,7 @@ const compileFaster = "-gcflags=all=-dwarf=false"
 
 // build replaces the output atomically: a running cluster keeps the file that it opened.
 func (p program) build(ctx context.Context) error {
-	// The name is of this process: checkouts share builds, and each locks only its own cache.
-	temp := filepath.Join(filepath.Dir(p.output), fmt.Sprintf(".new-%d-%s", os.Getpid(), filepath.Base(p.output)))
+	temp := filepath.Join(filepath.Dir(p.output), ".new-"+filepath.Base(p.output))
 	if err := os.MkdirAll(filepath.Dir(temp), 0o755); err != nil {
 		return err
 	}
