@@ -212,8 +212,7 @@ func (d direction) count(p config.Ports, stats map[string]uint64) (requests, con
 		switch {
 		case strings.HasPrefix(name, "listener.envoy_internal_"):
 			connections += int(n)
-		case strings.HasPrefix(name, "http.admin."), strings.HasPrefix(name, "http.stats."), // not connections of applications
-			strings.HasPrefix(name, "listener.admin."), isListener(name, p.Prometheus):
+		case strings.HasPrefix(name, "http.admin."), strings.HasPrefix(name, "http.stats."), isOwn(name, p): // not connections of applications
 		case isInbound != (d.name == "inbound"):
 		// Envoy detects the protocol of an outbound connection in the listener of its destination, whichever that is.
 		case strings.HasPrefix(name, "listener."):
@@ -225,6 +224,12 @@ func (d direction) count(p config.Ports, stats map[string]uint64) (requests, con
 		}
 	}
 	return requests, connections
+}
+
+// isOwn reports whether a name in Envoy's stats is of a listener that serves no application: that of the admin interface, or
+// that of the metrics.
+func isOwn(name string, p config.Ports) bool {
+	return strings.HasPrefix(name, "listener.admin.") || isListener(name, p.Prometheus)
 }
 
 // isListener reports whether a name in Envoy's stats is of a listener on one of the ports.

@@ -250,7 +250,7 @@ func (a *agent) active(ctx context.Context) (sum int, err error) {
 		return 0, err
 	}
 	for name, n := range stats {
-		if !strings.Contains(name, "worker_") && !strings.HasPrefix(name, "listener.admin.") && !isListener(name, a.config.Ports.Prometheus) {
+		if !strings.Contains(name, "worker_") && !isOwn(name, a.config.Ports) {
 			sum += int(n)
 		}
 	}
