@@ -11,9 +11,9 @@ import (
 
 // counts are the numbers of packages and tests of a step, without subtests.
 type counts struct {
-	packages, passed, failed int
-	names                    []string       // of the failed tests
-	skipped                  map[string]int // by reason, including subtests
+	packages, passed int
+	failed           []string       // names
+	skipped          map[string]int // by reason, including subtests
 }
 
 // events is a writer for the output of "go test -json". It counts the tests, and prints the output like "go
@@ -77,8 +77,7 @@ func (e *events) test(ev event) {
 		e.passed += one(top)
 	case "fail":
 		if top {
-			e.failed++
-			e.names = append(e.names, ev.Test)
+			e.failed = append(e.failed, ev.Test)
 		}
 		return
 	case "skip":

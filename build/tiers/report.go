@@ -66,7 +66,7 @@ func (r *report) close() int {
 	for _, res := range r.results {
 		total.packages += res.counts.packages
 		total.passed += res.counts.passed
-		total.failed += res.counts.failed
+		total.failed = append(total.failed, res.counts.failed...)
 		for reason, n := range res.counts.skipped { // any order: a sum
 			skipped[reason] += n
 		}
@@ -96,7 +96,7 @@ func (r *report) close() int {
 	case len(untested) > 0:
 		worth = "INCOMPLETE"
 	}
-	line := fmt.Sprintf("%s: %s; %d packages, %d tests passed, %d failed, %d skipped", r.title, worth, total.packages, total.passed, total.failed, skips)
+	line := fmt.Sprintf("%s: %s; %d packages, %d tests passed, %d failed, %d skipped", r.title, worth, total.packages, total.passed, len(total.failed), skips)
 	if len(untested) > 0 {
 		line += "; NOT TESTED HERE: " + strings.Join(untested, "; ")
 	}

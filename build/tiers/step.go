@@ -110,13 +110,15 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 
 // cause says in one line why a step is red: the tests that failed, or else the last line of its command.
 func (r result) cause() string {
-	if n := len(r.counts.names); n > 0 {
-		return strings.Join(r.counts.names[:min(n, shownTests)], ", ") + strings.Repeat(", ...", min(1, max(0, n-shownTests)))
+	names := r.counts.failed
+	if len(names) > mostNamed {
+		names = append(slices.Clone(names[:mostNamed]), "...")
 	}
-	return cmp.Or(r.reason, r.err.Error())
+	return cmp.Or(strings.Join(names, ", "), r.reason, fmt.Sprint(r.err))
 }
 
-const shownTests = 5
+// mostNamed is the number of failed tests that the table names for each step.
+const mostNamed = 5
 
 // lines writes only whole lines to w, so that the lines of steps that run together do not mix.
 type lines struct {

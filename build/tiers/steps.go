@@ -209,7 +209,7 @@ func nightly(ctx context.Context) ([]step, error) {
 		s := &steps[i]
 		s.beside, s.minutes = false, minutes[s.name]
 		s.env = append(slices.Clone(s.env), "OUTRIDER_NIGHTLY=1")
-		if n := slices.Index(s.command, "30m"); n >= 0 { // with all cases, test/agent alone takes 20 minutes of it
+		if n := slices.Index(s.command, testLimit); n >= 0 { // with all cases, test/agent alone takes 20 minutes of it
 			s.command[n] = "60m"
 		}
 		if s.name == "waiting" {
@@ -226,10 +226,13 @@ func makes(target string) step {
 
 const module = "outrider.dev/"
 
+// testLimit is the time that the tests of one package may take.
+const testLimit = "30m"
+
 // goTest returns a step that runs "go test" on packages. It runs without vet, which the tier check runs once, and
 // links without debugging information, which would take a third of the linking time.
 func goTest(name string, packages []string, flags ...string) step {
-	return step{name: name, tests: true, command: slices.Concat(words("go test -vet=off -ldflags=-w -timeout 30m"), flags, packages)}
+	return step{name: name, tests: true, command: slices.Concat(words("go test -vet=off -ldflags=-w -timeout "+testLimit), flags, packages)}
 }
 
 func shell(name, script string) step {

@@ -48,8 +48,8 @@ func TestEventsAreToldAsGoTestDoes(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)
 	}
-	if e.packages != 1 || e.passed != 2 || e.failed != 1 {
-		t.Errorf("%d packages, %d passed, %d failed; want 1, 2, 1", e.packages, e.passed, e.failed)
+	if e.packages != 1 || e.passed != 2 || len(e.failed) != 1 {
+		t.Errorf("%d packages, %d passed, %d failed; want 1, 2, 1", e.packages, e.passed, len(e.failed))
 	}
 	if got := (result{counts: e.counts, reason: "exit"}).cause(); got != "TestBad" {
 		t.Errorf("the cause of a red step is %q, want the test that failed", got)
