@@ -19,6 +19,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/cluster"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
 
@@ -139,23 +140,23 @@ func (o *diagnoseOptions) evidence(cmd *cobra.Command, names []string) (*evidenc
 	if len(o.Files) > 0 {
 		return gather.Read(cmd.Context(), gather.Options{Stdin: cmd.InOrStdin()}, o.Files...)
 	}
-	cluster, namespace, err := o.cluster(cmd)
+	access, namespace, err := o.cluster(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return gather.Live(cmd.Context(), cluster, gather.Wanted{Namespace: namespace, Names: names, Selector: o.Labels})
+	return gather.Live(cmd.Context(), access, cluster.Wanted{Namespace: namespace, Names: names, Selector: o.Labels})
 }
 
-func (o *diagnoseOptions) cluster(cmd *cobra.Command) (c gather.Cluster, namespace string, err error) {
+func (o *diagnoseOptions) cluster(cmd *cobra.Command) (c cluster.Access, namespace string, err error) {
 	client, namespace, err := o.Connect(cmd)
 	if err != nil {
 		return c, "", err
 	}
-	return gather.Cluster{Core: client.Core, Forward: client.Forward}, namespace, nil
+	return cluster.Access{Core: client.Core, Forward: client.Forward}, namespace, nil
 }
 
 func (o *diagnoseOptions) follow(cmd *cobra.Command, names []string) error {
-	cluster, namespace, err := o.cluster(cmd)
+	access, namespace, err := o.cluster(cmd)
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (o *diagnoseOptions) follow(cmd *cobra.Command, names []string) error {
 	if cli.TerminalOf(cmd.ErrOrStderr()).Colour {
 		options.Waits = func(text string) { progress.Wait("%s", text) }
 	}
-	found, err := follow.Follow(ctx, cluster, options, func(l follow.Line) error {
+	found, err := follow.Follow(ctx, access, options, func(l follow.Line) error {
 		progress.End()
 		return l.Write(cmd.OutOrStdout(), o.page.Format == "json")
 	})

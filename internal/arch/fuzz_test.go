@@ -66,6 +66,7 @@ var targets = map[string]string{
 	"internal/doctor/evidence/described FuzzRead":       "what kubectl prints for people: descriptions and tables",
 	"internal/doctor/evidence/pasted FuzzRead":          "texts in which people put what they copied",
 	"internal/doctor/evidence/pasted FuzzNames":         "names of logs, and headings above them",
+	"internal/doctor/evidence/attribution FuzzOf":       "programs by the form of their lines, and the times of logs",
 	"internal/doctor/evidence/gather FuzzObjects":       "pods, events, owners and journals",
 	"internal/doctor/evidence/gather FuzzArchive":       "archives, and the files in them",
 	"internal/doctor/evidence/gather FuzzLog":           "logs and their sections",

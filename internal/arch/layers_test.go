@@ -38,9 +38,9 @@ internal/core/pod: knownproxy kubelet patch podfile podstart request shell start
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
 internal/doctor: . < chart evidence lint < simulate verify < diagnose scenario < diagnoser
-internal/doctor/evidence: archive described timestamp < pasted why < . < decoded partial < gather
+internal/doctor/evidence: archive described timestamp < pasted why < . < attribution decoded meant partial < cluster < gather
 internal/doctor/lint: kinds text < . < source
-internal/doctor/diagnose: kinds states < calls capturescope facts remedies result < beside chain history node nopod phases replay witness < . < groups page < follow
+internal/doctor/diagnose: kinds states < calls capturescope facts remedies result < beside chain history node nopod phases replay unnamed unready witness < . < groups page < follow
 
 internal/ops: . installation kubeclient < replicas < check install podupgrade rotate < bugreport podrestart report
 
@@ -77,7 +77,7 @@ var libraries = map[string][]string{
 	"k8s.io/api":                  {"cmd/outrider/...", "internal/core/controlplane/...", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/...", "internal/lab/...", "internal/ops/..."},
 	"k8s.io/apimachinery":         {"cmd/internal/target", "internal/core/controlplane/...", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/...", "internal/lab/...", "internal/ops/..."},
 	"k8s.io/utils":                {"internal/core/controlplane/kube", "internal/core/mesh/objects"},
-	"k8s.io/client-go":            {"internal/core/controlplane/kube", "internal/doctor/diagnose/follow", "internal/doctor/diagnoser", "internal/doctor/evidence/gather", "internal/ops/..."},
+	"k8s.io/client-go":            {"internal/core/controlplane/kube", "internal/doctor/diagnose/follow", "internal/doctor/diagnoser", "internal/doctor/evidence/cluster", "internal/ops/..."},
 	"k8s.io/klog/v2":              {"internal/core/controlplane/kube", "internal/ops/kubeclient"},
 	"k8s.io/cli-runtime":          {"internal/ops/kubeclient"},
 	"sigs.k8s.io/gateway-api":     {"internal/core/controlplane/kube", "internal/core/mesh/objects"},

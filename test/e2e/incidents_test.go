@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,49 +23,85 @@ import (
 	"outrider.dev/test/process"
 )
 
-// "outrider diagnose" finds the fault of a pod in the cluster, from the data of the API server and the kubelet.
+// judged is how "outrider diagnose" judges an incident: VERDICT, or VERDICT CODE CONTAINER of the first finding; after a colon
+// a part of the sentence.
+type judged struct {
+	live      string // with all evidence of the cluster
+	described string // by the text of "kubectl describe" alone, which has no logs, hooks, or restart policy
+}
+
+// "outrider diagnose" finds the fault of a pod or a workload: in the cluster, from the data of the API server and the
+// kubelet, and in the text of "kubectl describe" alone, where it may be less sure.
 func TestIncidents(t *testing.T) {
 	for name, c := range map[string]struct {
 		stage func(*run) *world.Pod
-		code  string // the expected finding; empty if the pod has no fault
-		of    string // the container that the finding names
-		often bool   // the case is in every run, not only in the nightly run
+		judged
+		often bool // the case is in every run, not only in the nightly run
 	}{
-		"clean":                  {clean, "", "", true},
-		"race":                   {race, "startup-race", "app", true},
-		"dead control plane":     {noControlPlane, "no-control-plane", proxy, false},
-		"configuration rejected": {rejected, "configuration-rejected", "istio-proxy", false},
-		"proxy out of memory":    {proxyOutOfMemory, "proxy-out-of-memory", "istio-proxy", false},
-		"excluded port":          {excludedPort, "dependency-down", "app", false},
-		"liveness":               {killedByLiveness, "killed-by-probe", "app", false},
-		"job":                    {jobThatHangs, "job-never-ends", "istio-proxy", true},
-		"image":                  {imageMissing, "image-missing", "app", false},
-		"shutdown race":          {shutdownRace, "shutdown-race", "app", false},
+		"clean":                  {clean, judged{"nothing", "nothing"}, true},
+		"race":                   {race, judged{"found startup-race app", "undecided app-crash app"}, true},
+		"dead control plane":     {noControlPlane, judged{"found no-control-plane outrider-proxy", "starting"}, false},
+		"configuration rejected": {rejected, judged{"found configuration-rejected istio-proxy", "starting"}, false},
+		"proxy out of memory":    {proxyOutOfMemory, judged{"found proxy-out-of-memory istio-proxy", "found proxy-out-of-memory istio-proxy"}, false},
+		"excluded port":          {excludedPort, judged{"found dependency-down app", "undecided app-crash app"}, false},
+		"liveness":               {killedByLiveness, judged{"found killed-by-probe app", "found killed-by-probe app"}, false},
+		"job":                    {jobThatHangs, judged{"found job-never-ends istio-proxy", "starting"}, true},
+		"image":                  {imageMissing, judged{"found image-missing app", "found image-missing app"}, false},
+		"shutdown race":          {shutdownRace, judged{"found shutdown-race app", "nothing"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nightly(t, !c.often)
 			r := newRun(t)
 			p := c.stage(r)
-			got := r.diagnosed(p)
-			switch {
-			case c.code == "" && got.Verdict != result.Nothing:
-				t.Errorf("%s: %s", got.Verdict, got.Sentence)
-			case c.code != "" && (got.Verdict != result.Found || string(got.Findings[0].Code) != c.code || got.Findings[0].Container != c.of):
-				t.Errorf("%s: %s\nwant %s of %q", got.Verdict, got.Sentence, c.code, c.of)
+			r.judges(c.judged, p.Namespace, p.Name, "pod/"+p.Name)
+		})
+	}
+	for name, c := range workloads {
+		t.Run(name, func(t *testing.T) {
+			nightly(t, !c.often)
+			r := newRun(t)
+			namespace, p := r.staged(c)
+			described := "replicaset" // of a workload without pods
+			if p != nil {
+				described = "pod/" + p.Name
 			}
-			if t.Failed() {
-				text, _ := w.Outrider(r.Context(), "diagnose", p.Name, "-n", p.Namespace)
-				t.Errorf("%s\n%s", text, p.Describe())
-			}
+			r.judges(c.judged, namespace, cmp.Or(c.ask, "deploy/web"), described)
 		})
 	}
 }
 
-// diagnosed returns the report of "outrider diagnose" about a pod. It checks that the exit status fits the report.
-func (r *run) diagnosed(p *world.Pod) result.Report {
+// judges compares the judgements about a pod or a workload with the expected ones. The argument described is for
+// "kubectl describe".
+func (r *run) judges(want judged, namespace, name, described string) {
+	r.Helper()
+	text, err := w.Kubectl(r.Context(), "", "describe", described, "--namespace="+namespace)
+	r.must(err)
+	file := filepath.Join(r.TempDir(), "described.txt")
+	r.must(os.WriteFile(file, []byte(text), 0o600))
+	for _, one := range []struct {
+		want string
+		args []string
+	}{
+		{want.live, []string{name, "--namespace=" + namespace}},
+		{want.described, []string{"--filename=" + file}},
+	} {
+		got := r.diagnosed(one.args...)
+		first := string(got.Verdict)
+		if len(got.Findings) > 0 {
+			first = strings.TrimSpace(fmt.Sprintf("%s %s %s", first, got.Findings[0].Code, got.Findings[0].Container))
+		}
+		if is, says, _ := strings.Cut(one.want, ": "); first != is || !strings.Contains(got.Sentence, says) {
+			all, _ := w.Outrider(r.Context(), append([]string{"diagnose"}, one.args...)...)
+			r.Errorf("%s: %s\nwant %s\n%s\n%s", first, got.Sentence, one.want, all, text)
+		}
+	}
+}
+
+// diagnosed returns the report of "outrider diagnose" about one pod or workload. It checks that the exit status fits the report.
+func (r *run) diagnosed(args ...string) result.Report {
 	r.Helper()
 	var out, notes bytes.Buffer
-	cmd := exec.CommandContext(r.Context(), filepath.Join(w.Root, "bin", "outrider"), "diagnose", p.Name, "-n", p.Namespace, "-o", "json", "--slow="+world.Patience.String())
+	cmd := exec.CommandContext(r.Context(), filepath.Join(w.Root, "bin", "outrider"), append([]string{"diagnose", "-o", "json", "--slow=" + world.Patience.String()}, args...)...)
 	cmd.Stdout, cmd.Stderr = &out, &notes
 	err := cmd.Run()
 	var reports []result.Report
@@ -72,7 +110,7 @@ func (r *run) diagnosed(p *world.Pod) result.Report {
 	}
 	var exit *exec.ExitError
 	failed := errors.As(err, &exit) && exit.ExitCode() == 1
-	if failed != (reports[0].Verdict != result.Nothing) || err != nil && !failed {
+	if failed == reports[0].Verdict.Well() || err != nil && !failed {
 		r.Errorf("%v, and the verdict %s\n%s", err, reports[0].Verdict, &notes)
 	}
 	return reports[0]
@@ -102,7 +140,8 @@ func race(r *run) *world.Pod {
 	late := "test.outrider.dev/incident-race:1"
 	p := r.cli(awesome("plain", "incident-race", start("off"), annotated("outrider.dev/park", "off"), annotated("sidecar.istio.io/proxyImage", late)),
 		"--set", "values.global.proxy_init.image="+world.ProxyImage)
-	r.emitted(p, "app", "gives-up", 1)
+	gaveUp := r.emitted(p, "app", "gives-up", 1).At
+	r.until(p, "another second, since its log has whole ones", func() bool { return time.Since(gaveUp) > 2*time.Second })
 	r.must(w.Tag(r.Context(), world.ProxyImage, late))
 	r.ready(p)
 	r.emitted(p, "app", "called", 1)
@@ -235,7 +274,7 @@ func TestThePatchOfADiagnosis(t *testing.T) {
 	r.emitted(before, "app", "gives-up", 1)
 	r.must(w.Tag(r.Context(), world.ProxyImage, late))
 	r.ready(before)
-	report := r.diagnosed(before)
+	report := r.diagnosed(before.Name, "--namespace="+before.Namespace)
 	if len(report.Findings) == 0 || report.Findings[0].Code != "startup-race" || report.Findings[0].Patch == "" {
 		t.Fatalf("%s\n%s", report.Sentence, before.Describe())
 	}
@@ -257,7 +296,7 @@ func TestThePatchOfADiagnosis(t *testing.T) {
 	if failed, refused := r.entry.tally(after); failed+refused+after.Restarts("app") > 0 {
 		t.Errorf("%d failed, %d refused, %d restarts\n%s", failed, refused, after.Restarts("app"), after.Describe())
 	}
-	if got := r.diagnosed(after); got.Verdict != result.Nothing {
+	if got := r.diagnosed(after.Name, "--namespace="+after.Namespace); got.Verdict != result.Nothing {
 		text, _ := w.Outrider(r.Context(), "diagnose", after.Name, "-n", after.Namespace)
 		t.Errorf("after the patch: %s\n%s\n%s", got.Sentence, text, after.Describe())
 	}

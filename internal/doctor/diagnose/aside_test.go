@@ -37,6 +37,9 @@ func TestAsides(t *testing.T) {
 		noKey    = `state: {waiting: {reason: CreateContainerConfigError, message: "secret \"db\" not found"}}`
 		creating = `state: {waiting: {reason: ContainerCreating}}`
 		pending  = `phase: Pending`
+		deleted  = `deletionTimestamp: "2026-03-02T10:05:30Z", deletionGracePeriodSeconds: 30, `
+		madeUp   = `restartCount: 0, state: {terminated: {exitCode: 137, reason: ContainerStatusUnknown, message: "The container could not be located when the pod was terminated", startedAt: null, finishedAt: null}}`
+		ended    = `restartCount: 0, state: {terminated: {exitCode: 0, reason: Completed, startedAt: "2026-03-02T10:00:02Z", finishedAt: "2026-03-02T10:05:03Z"}}`
 		crashed  = `restartCount: 9, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 1, reason: Error, startedAt: "2026-03-02T10:20:02Z", finishedAt: "2026-03-02T10:20:03Z"}}`
 		panics   = "2026-03-02T10:20:02.900Z panic: runtime error: index out of range [3] with length 3\n"
 		unready  = `ready: false, started: false, restartCount: 0, state: {running: {startedAt: "2026-03-02T10:00:02Z"}}`
@@ -61,6 +64,12 @@ func TestAsides(t *testing.T) {
 		"an evicted pod's probe is of no use": {
 			pod:   smallPod{status: `phase: Running, conditions: [{type: DisruptionTarget, status: "True", reason: EvictionByEvictionAPI, message: "Eviction API: evicting", lastTransitionTime: "2026-03-02T10:05:30Z"}]`, meta: gone, spec: "", appIs: runs, sideIs: unwell, files: map[string]string{"events.yaml": answers503}},
 			first: "evicted", never: []string{"probe-fails"},
+		},
+		"a pod is deleted, of which a container never ran": {pod: smallPod{meta: deleted, spec: node, status: "phase: Failed", appIs: madeUp, sideIs: ended, name: "linkerd-proxy"}, never: []string{"node-lost", "state-not-known", "app-crash"}},
+		"a pod is deleted, of which a container was lost":  {pod: smallPod{meta: deleted, spec: node, status: "phase: Failed", appIs: madeUp + `, lastState: {terminated: {exitCode: 137, reason: ContainerStatusUnknown, message: "The container could not be located when the pod was deleted.  The container used to be Running", startedAt: null, finishedAt: null}}`, sideIs: ended}, first: "node-lost"},
+		"events tell what a deleted pod had not": {
+			pod:   smallPod{meta: deleted, spec: node, status: "phase: Pending", appIs: creating, sideIs: runs, files: map[string]string{"events.yaml": anEvent("Failed", "app", "10:01:00", "Error: ErrImagePull")}},
+			first: "image-missing", never: []string{"app waits"},
 		},
 		// A step that was over when the next one began.
 		"the pod has got a node, and its image is missing": {pod: smallPod{spec: node, status: pending, appIs: noImage, sideIs: creating, files: map[string]string{"events.yaml": anEvent("FailedScheduling", "", "10:00:01", "0/3 nodes are available: 3 Insufficient cpu.")}}, first: "image-missing", never: []string{"not-scheduled", "no node can run"}},

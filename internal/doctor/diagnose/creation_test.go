@@ -40,6 +40,28 @@ func TestCreation(t *testing.T) {
 	}
 }
 
+// Whether a webhook is not reached, answers with a certificate that is not accepted, or lacks what it calls itself, is not
+// mended in the same way.
+func TestCreationRemedies(t *testing.T) {
+	const calling = `Internal error occurred: failed calling webhook "a.b.io": failed to call webhook: Post "https://x.y.svc:443/i?t=9s": `
+	for message, want := range map[string]struct{ says, never string }{ // in any order: each is of its own
+		calling + `tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time 2025-01-02T00:00:00Z is after 2025-01-01T00:00:00Z`: {"renew the certificate with which x.y.svc:443", "bring back"},
+		calling + `x509: certificate has expired`: {"renew the certificate with which x.y.svc:443", "delete the"},
+		calling + `tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time 2025-01-02T00:00:00Z is before 2025-01-03T00:00:00Z`: {"correct the clock", "renew"},
+		calling + `x509: certificate signed by unknown authority`:                                                            {"caBundle", "bring back"},
+		calling + `x509: certificate is valid for z.y.svc, not x.y.svc`:                                                      {"by which it is called", "bring back"},
+		calling + `dial tcp 10.0.0.9:443: connect: connection refused`:                                                       {"bring back the program that answers", "certificate"},
+		`admission webhook "a.b.io" denied the request: vault agent: Get "https://v.s.svc:8200": dial tcp: i/o timeout`:      {"bring back the program that the webhook calls", "policy"},
+		`admission webhook "a.b.io" denied the request: rpc error: code = DeadlineExceeded desc = context deadline exceeded`: {"bring back the program that the webhook calls", "policy"},
+		`admission webhook "a.b.io" denied the request: container app may not set the capability NET_RAW`:                    {"change the pod template", "bring back"},
+	} {
+		w := &evidence.Creator{Kind: "Job", Namespace: "n", Name: "w", Want: 1, Events: []evidence.Event{{Reason: "FailedCreate", Message: message, Count: 1}}}
+		if do := nopod.Creation(w, false).Findings[0].Remedy.Sentence; !strings.Contains(do, want.says) || strings.Contains(do, want.never) {
+			t.Errorf("%s: %s", message, do)
+		}
+	}
+}
+
 func TestCreationOfSome(t *testing.T) {
 	const message = `pods "w-x" is forbidden: exceeded quota: q, requested: limits.cpu=3, used: limits.cpu=2, limited: limits.cpu=4`
 	s := readSet(t, map[string]string{"rs.yaml": "kind: ReplicaSet\nmetadata: {name: w, namespace: shop}\nspec: {replicas: 4, template: {spec: {containers: [{name: a, resources: {limits: {cpu: 1}}}]}}}\n" +

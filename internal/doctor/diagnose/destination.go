@@ -121,7 +121,7 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (result.Findi
 	if row.remedied != nil {
 		row.remedied(s, &f, y)
 	}
-	if !s.beside.Explain(&f, to, witness.Question{Failure: y.Failure, To: y.To, Via: attempt.To, At: y.At, Last: y.Last, Said: y.Quote.Text}) && f.Confidence == result.Possible {
+	if !s.beside.Explain(&f, to, witness.Question{Failure: y.Failure, To: y.To, Via: attempt.To, InVain: tried && attempt.Took >= gaveUp, At: y.At, Last: y.Last, Said: y.Quote.Text}) && f.Confidence == result.Possible {
 		s.beside.About(&f, s.Object.Name, string(s.Object.UID))
 	}
 	return f, true
@@ -330,6 +330,9 @@ func (s *subject) endedBadly(y calls.Call) bool {
 
 // around is the time around a failed call in which the proxy's log may say why.
 const around = 15 * time.Second
+
+// gaveUp is the least time after which a connection that a proxy did not make was not refused, but not answered.
+const gaveUp = 2 * time.Second
 
 // attempted returns the line of the proxy's log about a connection that it did not make for a call.
 func (s *subject) attempted(y calls.Call) (evidence.Quote, facts.Attempt, bool) {

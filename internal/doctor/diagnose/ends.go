@@ -14,6 +14,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
+	"outrider.dev/internal/doctor/diagnose/unnamed"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
 	"outrider.dev/startup"
@@ -68,13 +69,15 @@ func outOfMemory(s *subject) (out []result.Finding) {
 			if r.Reason != "OOMKilled" {
 				continue
 			}
-			out = append(out, result.Finding{
+			f := result.Finding{
 				Code: "out-of-memory", Container: c.Name, Confidence: result.Certain,
 				Sentence: fmt.Sprintf("%s ran out of memory", c.Name),
 				Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: OOMKilled, exit code %d", c.Name, r.Number, *r.Exit)},
 				Disproof: "a message of the kernel that another process of the pod was the one killed",
 				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or find out what uses it", c.Name, s.MemoryLimit(c.Name))},
-			})
+			}
+			s.LimitChanged(&f)
+			out = append(out, f)
 			break
 		}
 	}
@@ -141,7 +144,7 @@ func ownCrash(s *subject) (out []result.Finding) {
 		for i := len(app.Runs) - 1; i >= 0; i-- {
 			r := app.Runs[i]
 			again := app.Waiting != nil && app.Waiting.Reason == "CrashLoopBackOff" // exit code 0 counts too: the container should run forever
-			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || skipped(r) || s.Deleted() || s.endedAtDeadline(&r) || s.Explained(app.Name, r) {
+			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || skipped(r) || s.EndedByStop(app.Name, r) != no || s.endedAtDeadline(&r) || s.Explained(app.Name, r) {
 				continue
 			}
 			if m, _ := states.Find(states.Terminated, r.Reason, r.Message); m.Code != "" || s.EndedByHook(app.Name, r) {
@@ -238,7 +241,8 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) result.Finding {
 	if c.Log(r.Number) == nil && (!byMessage || exit.Outside) {
 		f.Confidence = result.Possible
 		if exit.Sentence == "" && !says {
-			f.Sentence = fmt.Sprintf("%s ended (%s), and its log is not among the evidence", c.Name, facts.ExitText(r))
+			f.Sentence = fmt.Sprintf("%s ended (%s)", c.Name, facts.ExitText(r)) + unnamed.NoLog
+			s.SamePort(&f, c.Name)
 		}
 		f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}
 	}

@@ -7,6 +7,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
+	"outrider.dev/internal/doctor/diagnose/unready"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -49,8 +50,8 @@ func (s *subject) healedHook() (string, bool) {
 		return "", false
 	}
 	before := ""
-	for _, u := range unready {
-		if q := s.Said.In(s.Proxy.Restarts-1, u.said); len(q) > 0 {
+	for _, u := range unready.Reasons {
+		if q := s.Said.In(s.Proxy.Restarts-1, u.Said); len(q) > 0 {
 			before = "; before, its log said: " + chain.Short(q[len(q)-1].Text)
 			break
 		}

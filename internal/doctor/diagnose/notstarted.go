@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,13 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
-	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
-	"outrider.dev/startup"
+	"outrider.dev/internal/doctor/evidence/why"
 )
 
 // notStarted finds pods that have no node, no sandbox or no volume.
@@ -27,35 +26,23 @@ func notStarted(s *subject) (out []result.Finding) {
 	}
 	for _, k := range states.NotStarted {
 		q := s.QuoteEvents("", k.Reason)
-		if placed := s.Object.Spec.NodeName != ""; len(q) == 0 || placed && k.Code == "not-scheduled" || s.overcome(k.Reason) {
+		if placed := s.Object.Spec.NodeName != ""; len(q) == 0 || placed && k.Code == "not-scheduled" || chain.Overcome(s.Pod, k.Reason) {
 			continue
 		}
-		text := strings.TrimPrefix(q[len(q)-1].Text, k.Reason+": ")
+		text := strings.TrimPrefix(states.Telling(q), k.Reason+": ")
 		f := result.Finding{
-			Code: k.Code, Confidence: result.Certain, Sentence: fmt.Sprintf("%s: %s", k.What, text), Evidence: q,
-			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Sentence: k.Do, Command: s.Kubectl("describe pod %s", s.Object.Name)},
+			Code: k.Code, Confidence: result.Certain, Sentence: fmt.Sprintf("%s: %s", k.What, why.Cut(states.StartSays(text), 400)), Evidence: q,
+			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Sentence: cmp.Or(states.StartRemedy(k.Code, text), k.Do), Command: s.Kubectl("describe pod %s", s.Object.Name)},
 		}
 		if initKilled.MatchString(text) {
 			s.limitTooLow(&f)
 		}
-		if k.Code == "volume-missing" {
-			f.Remedy.Sentence = cmp.Or(states.VolumeRemedy(text), f.Remedy.Sentence)
-		}
 		out = append(out, f)
 	}
-	if f, is := s.unscheduled(); is && (len(s.QuoteEvents("", "FailedScheduling")) == 0 || s.overcome("FailedScheduling")) {
+	if f, is := s.unscheduled(); is && (len(s.QuoteEvents("", "FailedScheduling")) == 0 || chain.Overcome(s.Pod, "FailedScheduling")) {
 		out = append(out, f)
 	}
 	return out
-}
-
-// overcome reports whether a later event proves that a step of the start succeeded after the last event that says it failed.
-// Events have whole seconds: within one, the order of the steps decides.
-func (s *subject) overcome(reason string) bool {
-	last, failed := s.LastEvent("", reason)
-	return failed && slices.ContainsFunc(s.Events, func(e evidence.Event) bool {
-		return states.Overcomes(e.Reason, reason) && last.Last.Compare(e.Last) != evidence.After
-	})
 }
 
 // unscheduled returns the finding about a pod without a node, by its condition, which stays when the events are
@@ -90,35 +77,4 @@ func (s *subject) limitTooLow(f *result.Finding) {
 	}
 	f.Sentence = fmt.Sprintf("a memory limit of the pod is too low: the kernel kills its containers before they start (%s)", strings.Join(limits, ", "))
 	f.Code, f.Remedy.Sentence = "out-of-memory", "raise the memory limit: the container runtime itself needs some MiB of it"
-}
-
-// initWithoutNetwork finds init containers whose calls fail because they are captured and the proxy starts later.
-func initWithoutNetwork(s *subject) (out []result.Finding) {
-	if s.Proxy == nil || s.Proxy.Kind == startup.Sidecar || s.Capture.None != "" {
-		return nil
-	}
-	for _, c := range s.Inits {
-		for _, y := range s.Calls.By(c.Name, calls.Refused, calls.TimedOut, calls.Reset) {
-			takes, why := s.Capture.Takes(c.Name, y.To)
-			if takes == no || !s.CaptureFirst(c.Name) {
-				continue
-			}
-			f := result.Finding{
-				Code: "init-needs-network", Container: c.Name, Confidence: result.Certain,
-				Sentence: fmt.Sprintf("init container %s has no network: its calls go to %s, which starts only when all init containers have ended", c.Name, s.Proxy.Name),
-				Evidence: []evidence.Quote{y.Quote, s.Quote(evidence.Time{}, "%s is a plain container, and the capture is written before %s", s.Proxy.Name, c.Name)},
-				Disproof: fmt.Sprintf("that %s is left out of the capture", y.To),
-			}
-			s.remedy(&f, remedies.Init, s.Proxy.Name, c.Name, y.To.Port)
-			if y.Named != nil {
-				f.Confidence, f.Evidence = result.Likely, append(f.Evidence, *y.Named)
-			}
-			if takes == perhaps {
-				f.Confidence, f.Against = result.Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
-			}
-			out = append(out, f)
-			break
-		}
-	}
-	return out
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -67,7 +68,7 @@ func TestInAnyZone(t *testing.T) {
 		"of a known clock":      {at(evidence.NodeClock, 50, 12), to, false},
 		"a window that is long": {at(log, 20, 12), at(evidence.NodeClock, 22, 0), false},
 	} {
-		if got := inAnyZone(c.at, from, c.to); got != c.want {
+		if got := chain.InAnyZone(c.at, from, c.to); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

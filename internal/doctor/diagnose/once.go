@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
@@ -18,12 +19,13 @@ import (
 // jobDoesNotEnd finds pods that should end (restartPolicy Never or OnFailure), but one of whose helpers still runs
 // after all other containers have completed, or had to be ended by the pod's deadline.
 func jobDoesNotEnd(s *subject) []result.Finding {
-	if !s.ShouldEnd() || s.Deleted() && !s.DeadlinePassed() {
+	if !chain.EndsForGood(s.Case) || s.Deleted() && !s.DeadlinePassed() {
 		return nil
 	}
 	var holder *evidence.Container
 	sure, worker := false, ""
 	var ended []evidence.Quote
+	var failed []*evidence.Run
 	for _, c := range s.Containers {
 		r := c.Last()
 		if c.Kind != startup.Plain {
@@ -38,12 +40,13 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		case (r.Running || late) && helper:
 			holder, sure = c, known
 		case r.Exit == nil || *r.Exit != 0:
-			return nil
+			failed = append(failed, r)
 		default:
 			ended, worker = append(ended, s.Quote(r.Finished, "%s completed", c.Name)), cmp.Or(worker, c.Name)
 		}
 	}
-	if holder == nil || len(ended) == 0 {
+	beforeTheWork := func(r *evidence.Run) bool { return r.Finished.Compare(ended[0].At) != evidence.After }
+	if holder == nil || len(ended) == 0 || slices.ContainsFunc(failed, beforeTheWork) { // what fails after the work is another helper
 		return nil
 	}
 	f := result.Finding{
@@ -60,6 +63,7 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		f.Evidence = append(f.Evidence, s.Quote(last.Finished, "%s ended: %s; %s", holder.Name, facts.ExitText(*last), joined("DeadlineExceeded", s.Show([]byte(s.Object.Status.Message)))))
 		f.Disproof = fmt.Sprintf("an end of %s before the deadline", holder.Name)
 	}
+	s.beside.Forbids(&f, s.Object, s.Owners)
 	if least, _, ok := s.Taken.Since(ended[len(ended)-1].At); !sure || ok && least < time.Minute {
 		f.Confidence = result.Likely
 	}

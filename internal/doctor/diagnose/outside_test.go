@@ -55,7 +55,7 @@ func TestAnswersOfKubectlAreNoLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := diagnoseFiles(t, map[string]string{"pod.yaml": meshed("tty: false", "tty: false", ""), "till.log": c.log, "istio-proxy.log": ready})
-			if race := strings.Contains(key(r), "startup-race"); race != c.race || c.missing != "" && !strings.Contains(strings.Join(r.Missing, "\n"), c.missing) {
+			if race := key(r) == "found startup-race"; race != c.race || c.missing != "" && !strings.Contains(strings.Join(r.Missing, "\n"), c.missing) {
 				t.Errorf("%s: %s; missing: %q", key(r), r.Sentence, r.Missing)
 			}
 		})

@@ -52,3 +52,28 @@ status:
 		})
 	}
 }
+
+// The sentence about a step of the start has the event that says why, and its remedy fits the reason.
+func TestWhyAStepOfTheStartFailed(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: ns, creationTimestamp: \"2026-05-06T07:00:00Z\"}\nspec: {nodeName: w1, containers: [{name: c, image: i}]}\nstatus: {phase: Pending}\n"
+	event := func(second int, reason, message string) string {
+		return fmt.Sprintf("---\napiVersion: v1\nkind: Event\nmetadata: {name: e%d, namespace: ns}\ninvolvedObject: {kind: Pod, name: p, namespace: ns}\nreason: %s\nmessage: '%s'\nsource: {component: kubelet}\nfirstTimestamp: \"2026-05-06T07:00:%02dZ\"\nlastTimestamp: \"2026-05-06T07:00:%02dZ\"\ncount: 1\n", second, reason, message, second, second)
+	}
+	const inTime = "Unable to attach or mount volumes: unmounted volumes=[s], unattached volumes=[s t]: timed out waiting for the condition"
+	const sandbox = `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "ab12": plugin type="%s" failed (add): %s`
+	for name, c := range map[string]struct{ events, says, do string }{ // in any order: subtests
+		"the store refuses":                  {event(1, "FailedMount", `MountVolume.SetUp failed for volume "s": GetSecretValue: AccessDeniedException: 403 caller is not authorized`) + event(3, "FailedMount", inTime), "caller is not authorized", "refuses the identity of the pod"},
+		"it says what it does not find, too": {event(1, "FailedMount", `MountVolume.SetUp failed for volume "s": failed to mount secrets store objects: RESPONSE 403: 403 Forbidden, caller is not authorized, assignment: (not found)`), "403", "refuses the identity of the pod"},
+		"no reason at all":                   {event(3, "FailedMount", inTime), "unmounted volumes=[s]", "log of the CSI driver"},
+		"rights on files":                    {event(1, "FailedMount", `MountVolume.SetUp failed for volume "s": mount.nfs: access denied by server`), "access denied", "rights on the storage"},
+		"no address":                         {event(1, "FailedCreatePodSandBox", fmt.Sprintf(sandbox, "host-local", "no IP addresses available in range set: 10.1.0.1-10.1.0.6")), "cannot be created: plugin host-local: no IP", "no IP address is left"},
+		"the plugin is not there":            {event(1, "FailedCreatePodSandBox", fmt.Sprintf(sandbox, "cilium-cni", "unable to connect: dial unix /run/c.sock: connect: no such file or directory")), "plugin cilium-cni", "runs on this node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := diagnoseFiles(t, map[string]string{"pod.yaml": pod, "events.yaml": c.events})
+			if len(r.Findings) == 0 || !strings.Contains(r.Sentence, c.says) || !strings.Contains(r.Findings[0].Remedy.Sentence, c.do) {
+				t.Errorf("%s\n%+v", r.Sentence, r.Findings)
+			}
+		})
+	}
+}

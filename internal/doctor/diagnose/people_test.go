@@ -130,7 +130,7 @@ func TestRow(t *testing.T) {
 	for status, want := range map[string]string{
 		"0/1 CrashLoopBackOff 5 3m": "undecided app-crash", "0/2 Init:Error 1 3m": "undecided app-crash", "0/1 ImagePullBackOff 0 3m": "found image-missing", "0/1 Init:ErrImagePull 0 3m": "found image-missing",
 		"0/1 Evicted 0 3m": "found evicted", "0/1 OOMKilled 1 3m": "found out-of-memory", "0/1 Pending 0 3m": "undecided not-scheduled", "0/1 ContainerCreating 0 3m": "starting", "0/1 ContainerCreating 0 3h": "undecided state-not-known",
-		"1/2 Running 0 3h": "undecided state-not-known", "1/1 Running 7 3h": "nothing", "0/1 Completed 0 3h": "nothing", "1/1 Terminating 0 3h": "undecided state-not-known", "2/2 Terminating 0 41s": "undecided state-not-known", "0/1 Unknown 0 3h": "found node-lost",
+		"1/2 Running 0 3h": "undecided state-not-known", "1/1 Running 7 3h": "undecided state-not-known", "1/1 Running 0 3h": "nothing", "0/1 Completed 0 3h": "nothing", "1/1 Terminating 0 3h": "undecided state-not-known", "2/2 Terminating 0 41s": "undecided state-not-known", "0/1 Unknown 0 3h": "found node-lost",
 		"0/1 CreateContainerConfigError 0 3m": "found container-not-created", "0/1 SomethingElse 0 3h": "undecided state-not-known",
 	} {
 		f := strings.Fields(status)
@@ -141,6 +141,24 @@ func TestRow(t *testing.T) {
 		if !r.Verdict.Well() && r.Decide != "kubectl describe pod web" {
 			t.Errorf("%s: %s", status, r.Decide)
 		}
+	}
+}
+
+// Logs alone say why their program ended, and no more than that: not that nothing is wrong, and nothing for certain.
+func TestLogsAlone(t *testing.T) {
+	for name, tt := range map[string]struct{ log, want, says string }{
+		"a cause":       {"booting\nFATAL: open /data/index: permission denied\n", "found app-crash", "shop ended by itself, as its log says: "},
+		"a failed call": {"ERROR dial tcp 10.1.0.9:5432: connect: connection refused, retrying\nFATAL: no database\n", "undecided dependency-down", ""},
+		"a remark":      {"ERROR cannot load theme, using the default\nlistening\n", "undecided state-not-known", "not known whether the pod is well"},
+	} {
+		r := diagnoseFolder(t, folderOf(t, map[string]string{"shop.log": tt.log}))
+		if key(r) != tt.want || !strings.Contains(r.Sentence, tt.says) || r.Findings[0].Confidence == result.Certain {
+			t.Errorf("%s: %s: %s (%s)", name, key(r), r.Sentence, r.Findings[0].Confidence)
+		}
+	}
+	r := diagnoseFolder(t, folderOf(t, map[string]string{"a.txt": "$ kubectl get pod\nclean-27952560-wq4lp   1/2   NotReady   0   3d\ndescribe says  work: Terminated/Completed exit 0  istio-proxy: Running since noon\n", "cron.yaml": "kind: CronJob\nmetadata: {name: clean, namespace: shop}\n"}))
+	if key(r) != "found job-never-ends" || r.Findings[0].Confidence != result.Likely {
+		t.Errorf("words: %s: %s", key(r), r.Sentence)
 	}
 }
 

@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/doctor/diagnose/capturescope"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
+	"outrider.dev/internal/doctor/diagnose/unready"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
 	"outrider.dev/startup"
@@ -21,7 +22,7 @@ import (
 // proxyDied finds exits of the proxy while applications ran.
 func proxyDied(s *subject) (out []result.Finding) {
 	for i, v := range s.Serving {
-		if !v.Finished.Known() || s.Deleted() && i == len(s.Serving)-1 {
+		if !v.Finished.Known() || v.Reason != "OOMKilled" && s.EndedByStop(s.Proxy.Name, v.Run) != no {
 			continue
 		}
 		app, crash := s.RanAt(v.Finished), s.Said.In(v.Number, facts.Crash)
@@ -56,27 +57,13 @@ func proxyDied(s *subject) (out []result.Finding) {
 		for _, y := range s.Calls {
 			again := i+1 < len(s.Serving) && s.Serving[i+1].Ready.At.Known()
 			known := y.At.Known() && y.At.Compare(v.Finished) != evidence.Before && (!again || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before)
-			if known || again && !y.Undated && inAnyZone(y.Quote.At, v.Finished, s.Serving[i+1].Ready.At) {
+			if known || again && !y.Undated && chain.InAnyZone(y.Quote.At, v.Finished, s.Serving[i+1].Ready.At) {
 				f.Evidence = append(f.Evidence, y.Quote)
 			}
 		}
 		out = append(out, f)
 	}
 	return out
-}
-
-// inAnyZone reports whether a time without a zone lies between two others in one of the zones, which are quarters of an hour
-// apart, so that few moments do by chance.
-func inAnyZone(at, from, to evidence.Time) bool {
-	const apart, most = 15 * time.Minute, time.Minute
-	if at.Clock == from.Clock || !strings.HasPrefix(string(at.Clock), "log ") || to.Clock != from.Clock && to.Compare(from) == evidence.Before {
-		return false
-	}
-	since, lasts := at.At.Sub(from.At)%apart, to.Latest().Sub(from.At)
-	if since < 0 {
-		since += apart
-	}
-	return lasts > 0 && lasts < most && since < lasts
 }
 
 // missed reports whether a run of the proxy failed by itself, and an application began to run afterwards, and so without
@@ -107,34 +94,6 @@ func (s *subject) proxySays(f *result.Finding, r evidence.Run) {
 	}
 }
 
-// An unreadiness is a reason why a proxy is not ready.
-type unreadiness struct {
-	said   facts.Topic
-	code   finding.Code
-	what   string
-	remedy string
-}
-
-// by returns the reason with what a line says of the certificate that is not accepted.
-func (u unreadiness) by(line string) unreadiness {
-	if refused := why.OfCertificate(line); u.said == facts.Untrusted && refused != "" {
-		u.what += ": " + refused
-	}
-	return u
-}
-
-// unready lists the reasons why a proxy is not ready. said is the topic of the lines that show the reason.
-var unready = []unreadiness{
-	{facts.Rejected, "configuration-rejected", "it rejects its configuration", "see the message for the field: it is of a resource that was changed, an EnvoyFilter for instance"},
-	{facts.Untrusted, "no-certificate", "its control plane was reached, but a certificate between the two is not accepted", "see whether the trust anchors of the pod and the issuer of the control plane belong together, and whether both are still valid (linkerd check, istioctl proxy-config secret); then restart the control plane, and the pods after it"},
-	{facts.Denied, "no-certificate", "its control plane was reached, and refuses it", "see the log of the control plane for the reason, and whether the pod's token (its audience, its expiry) and service account are those that it accepts"},
-	{facts.NoControlPlane, "no-control-plane", "it does not reach its control plane", "see whether the control plane runs, and whether a NetworkPolicy lets the pod reach it"},
-	{facts.Uncaptured, "capture-not-in-place", "connections do not come to it", captureRemedy},
-	{facts.NoCertificate, "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
-}
-
-const captureRemedy = "run outrider-agent capture again in a container of the pod with NET_ADMIN, or make a new pod, and find the program that removed the rules or wrote others (nft list ruleset, iptables-save)"
-
 // captureLost finds proxies to which connections no longer came, by the agent's proofs, and whether they come again.
 func captureLost(s *subject) (out []result.Finding) {
 	if s.Proxy == nil || len(s.Serving) == 0 {
@@ -143,7 +102,7 @@ func captureLost(s *subject) (out []result.Finding) {
 	f := result.Finding{
 		Code: "capture-not-in-place", Container: s.Proxy.Name, Confidence: result.Certain,
 		Disproof: "a call of that direction and family of IP in the proxy's access log at that time",
-		Remedy:   finding.Remedy{Sentence: captureRemedy},
+		Remedy:   finding.Remedy{Sentence: unready.CaptureRemedy},
 	}
 	lost, back := evidence.Quote{}, evidence.Quote{}
 	for _, q := range s.Said.In(s.Serving[len(s.Serving)-1].Number, "capture") {
@@ -170,15 +129,21 @@ func captureLost(s *subject) (out []result.Finding) {
 
 // neverReady finds proxies that run without becoming ready, and why.
 func neverReady(s *subject) (out []result.Finding) {
+	if s.Row != nil {
+		return unready.OfRow(s.Pod)
+	}
 	if s.Proxy == nil || s.Proxy.Waiting != nil && len(s.Proxy.Runs) == 0 {
 		return nil
 	}
 	status := s.Status(s.Proxy.Name)
 	ran := slices.ContainsFunc(s.Apps, func(c *evidence.Container) bool { return len(c.Runs) > 0 })
-	if status == nil || status.Ready || status.State.Running == nil && !s.HookFailed() || len(s.Serving) == 0 || s.Deleted() && ran {
+	if status == nil || status.Ready || status.State.Running == nil && !s.HookFailed() || len(s.Serving) == 0 {
 		return nil
 	}
 	now := s.Serving[len(s.Serving)-1]
+	if s.Deleted() && ran && !s.LongUnready(now) {
+		return nil
+	}
 	// Envoy's log line about starting its workers does not prove that it is ready: it may have rejected the listener
 	// that its readiness probe needs.
 	workersAlone := now.WorkersAlone() && len(s.Said.In(now.Number, facts.Rejected)) > 0
@@ -195,20 +160,20 @@ func neverReady(s *subject) (out []result.Finding) {
 	if s.Proxy.Log(now.Number) == nil {
 		f.Sentence, f.Remedy.Sentence = fmt.Sprintf("%s is not ready, and why is not known without its log", s.Proxy.Name), "see its log for the reason"
 	}
-	if now.Started.Known() && s.Now().Sub(now.Started.At) < facts.Settled {
+	if now.Started.Known() && s.Until().Sub(now.Started.At) < facts.Settled {
 		f.Confidence = result.Possible // it may still become ready
 	}
 	about := now.Number
 	if before := about - 1; len(s.Said.All()) > 0 && !s.saysWhyUnready(about) && s.failedToGetReady(before) {
 		about, f.Confidence = before, result.Likely // its last run has said more
 	}
-	for _, u := range unready {
-		if q := s.Said.In(about, u.said); len(q) > 0 {
-			u = u.by(q[len(q)-1].Text)
-			f.Code, f.Confidence = u.code, result.Certain
-			f.Sentence = fmt.Sprintf("%s is not ready: %s", s.Proxy.Name, u.what)
+	for _, u := range unready.Reasons {
+		if q := s.Said.In(about, u.Said); len(q) > 0 {
+			u = u.By(q[len(q)-1].Text)
+			f.Code, f.Confidence = u.Code, result.Certain
+			f.Sentence = fmt.Sprintf("%s is not ready: %s", s.Proxy.Name, u.What)
 			f.Evidence = append(f.Evidence, q[len(q)-1])
-			f.Remedy.Sentence = u.remedy
+			f.Remedy.Sentence = u.Remedy
 			break
 		}
 	}
@@ -231,8 +196,8 @@ func neverReady(s *subject) (out []result.Finding) {
 
 // saysWhyUnready reports whether the log of a run of the proxy has a reason why it is not ready.
 func (s *subject) saysWhyUnready(run int) bool {
-	for _, u := range unready {
-		if len(s.Said.In(run, u.said)) > 0 {
+	for _, u := range unready.Reasons {
+		if len(s.Said.In(run, u.Said)) > 0 {
 			return true
 		}
 	}
@@ -253,10 +218,10 @@ const consulInit = "consul-connect-inject-init"
 func captureFails(s *subject) (out []result.Finding) {
 	for _, c := range s.Containers {
 		r := c.Last()
-		if r != nil && r.Running && r.Number > 0 {
-			r = c.Run(r.Number - 1) // it tries again
+		if r != nil && r.Number > 0 && (r.Running || s.EndedByStop(c.Name, *r) != no) {
+			r = c.Run(r.Number - 1) // it tried again
 		}
-		if c.Kind != startup.Init || !knownproxy.OfMesh(c.Name) && c.Name != consulInit || r == nil || r.Exit == nil || *r.Exit == 0 {
+		if c.Kind != startup.Init || !knownproxy.OfMesh(c.Name) && c.Name != consulInit || r == nil || r.Exit == nil || *r.Exit == 0 || s.StoppedIn(c.Name, *r) {
 			continue
 		}
 		role := "which sets up the capture"
@@ -269,6 +234,9 @@ func captureFails(s *subject) (out []result.Finding) {
 		}
 		f := s.crash(c, *r)
 		f.Code, f.Confidence = "capture-not-in-place", result.Certain
+		if s.EndedByStop(c.Name, *r) != no {
+			f.Confidence = result.Possible
+		}
 		f.Disproof = fmt.Sprintf("a later run of %s that completed", c.Name)
 		f.Remedy = s.SeeLog(c.Name, r.Number)
 		m := states.CaptureFailure{Why: facts.ExitText(*r), Do: f.Remedy.Sentence}

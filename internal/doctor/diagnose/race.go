@@ -13,6 +13,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
+	"outrider.dev/internal/doctor/diagnose/unready"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -83,11 +84,11 @@ func (s *subject) neverServed(f *result.Finding) {
 		Sentence: fmt.Sprintf("find out why %s does not get ready; that %s waits longer for it does not help", s.Proxy.Name, f.Container),
 		Command:  s.Kubectl("logs %s -c %s", s.Object.Name, s.Proxy.Name),
 	}
-	for _, u := range unready {
+	for _, u := range unready.Reasons {
 		for _, v := range s.Serving {
-			if q := s.Said.In(v.Number, u.said); len(q) > 0 {
-				f.Evidence, u = append(f.Evidence, q[len(q)-1]), u.by(q[len(q)-1].Text)
-				f.Remedy.Sentence = fmt.Sprintf("%s does not get ready since %s: %s", s.Proxy.Name, u.what, u.remedy)
+			if q := s.Said.In(v.Number, u.Said); len(q) > 0 {
+				f.Evidence, u = append(f.Evidence, q[len(q)-1]), u.By(q[len(q)-1].Text)
+				f.Remedy.Sentence = fmt.Sprintf("%s does not get ready since %s: %s", s.Proxy.Name, u.What, u.Remedy)
 				return
 			}
 		}

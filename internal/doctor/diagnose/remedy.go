@@ -5,6 +5,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/replay"
 	"outrider.dev/internal/doctor/diagnose/result"
@@ -15,8 +16,21 @@ import (
 // wait adds to a finding the remedy that makes an application wait for its proxy, and the result of a replay in the
 // model of the kubelet.
 func (s *subject) wait(f *result.Finding, app *evidence.Container, y calls.Call, p remedies.Purpose) {
-	if by := s.remedy(f, p, s.Proxy.Name, app.Name, y.To.Port); by != "" && s.EffectOf(y).Ended != nil { // else there is no restart that the remedy would spare
+	if by := s.remedy(f, p, s.Proxy.Name, app.Name, y.To.Port); by != "" && s.EffectOf(y).Ended != nil && (s.Object.Spec.RestartPolicy != "" || !s.Omitted.Meta) { // else there is no restart that the remedy would spare
 		f.Replay = replay.Of(s.Pod, s.Calls, y, by)
+	}
+}
+
+// shaped returns the rule about the structure of a pod, with the remedies.
+func shaped(find func(*chain.Case) []chain.Found) rule {
+	return func(s *subject) (out []result.Finding) {
+		for _, x := range find(s.Case) {
+			if x.Serves != "" {
+				s.remedy(&x.Finding, x.Purpose, x.Serves, x.Container, x.Port)
+			}
+			out = append(out, x.Finding)
+		}
+		return out
 	}
 }
 
@@ -37,7 +51,7 @@ func (s *subject) remedy(f *result.Finding, p remedies.Purpose, proxy, app strin
 	if spec := s.Spec(proxy); spec != nil {
 		image = spec.Image
 	}
-	a := remedies.Of(remedies.Case{Purpose: p, Pod: s.Object, Owners: s.Owners, Proxy: proxy, Image: image, App: app, Port: port, Works: s.ShouldEnd() && s.Works(app)})
+	a := remedies.Of(remedies.Case{Purpose: p, Pod: s.Object, Owners: s.Owners, Proxy: proxy, Image: image, App: app, Port: port, Works: s.ShouldEnd() && s.Works(app), Unowned: s.Omitted.Meta && len(s.Owners) == 0})
 	f.Remedy = finding.Remedy{Sentence: a.Sentence}
 	if a.Command != "" {
 		f.Remedy.Command = s.Kubectl("%s", a.Command)

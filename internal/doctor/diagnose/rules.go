@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/nopod"
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/diagnose/result"
+	"outrider.dev/internal/doctor/diagnose/unnamed"
 	"outrider.dev/internal/doctor/diagnose/witness"
 	"outrider.dev/internal/doctor/evidence"
 )
@@ -33,16 +34,26 @@ type rule func(*subject) []result.Finding
 // rules lists all rules. A finding of an earlier rule may explain findings of later rules: without an image nothing
 // starts, and an application whose proxy died also has failed calls.
 var rules = []rule{
-	nodeLost, podEnded, finalizerHolds, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, ambientRace, orderBroken, initWithoutNetwork, shutdownRace, siblingStopped,
-	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, dependencyDown, nameNotResolved, probeFails, ownCrash,
+	nodeLost, podEnded, finalizerHolds, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, ambientRace, orderBroken, shaped(chain.InitWithoutNetwork), shutdownRace, siblingStopped, shaped(chain.KilledAtStop),
+	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, withoutProxy, dependencyDown, nameNotResolved, inVain, probeFails, shaped(chain.EndedBeforeReady), ownCrash, calledElsewhere,
 }
 
+func withoutProxy(s *subject) []result.Finding    { return s.beside.WithoutProxy(s.Pod, s.Calls) }
+func calledElsewhere(s *subject) []result.Finding { return s.CalledElsewhere(s.beside.Targets) }
+
 func nodeLost(s *subject) []result.Finding { return node.Lost(s.Pod) }
+func inVain(s *subject) []result.Finding   { return s.InVain() }
 
 // Diagnose returns the diagnosis of a pod from its evidence. It fails only if ctx ends.
 func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, error) {
 	if p.Row != nil && len(p.Containers) == 0 {
-		return nopod.Row(p), ctx.Err()
+		r := nopod.Row(p)
+		files, err := witness.Read(ctx, p, nil, o.ShowSecrets)
+		if err != nil {
+			return r, err
+		}
+		files.OfRow(&r)
+		return unnamed.Complete(ctx, p, r, o.ShowSecrets), ctx.Err()
 	}
 	c, err := chain.Of(ctx, p, o.ShowSecrets)
 	if err != nil {
@@ -60,6 +71,9 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 			if c.Proxy != nil && f.Container == c.Proxy.Name && (f.Code == "container-not-created" || slices.Contains(beside.Unready(), f.Code)) {
 				files.Control(ctx, c.Proxy, &f)
 			}
+			if f.Code == "not-scheduled" {
+				files.Placement(&f, f.Sentence)
+			}
 			r.Findings = append(r.Findings, f)
 		}
 	}
@@ -67,14 +81,17 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 		f.Rank = len(rules)
 		r.Findings = append(r.Findings, f)
 	}
-	if p.Omitted.Units {
-		nopod.Unsure(r.Findings)
+	if p.Omitted.Units || p.Omitted.Words {
+		nopod.Unsure(r.Findings, p.Omitted.Units && c.Proxy == nil)
 	}
 	r.Start, r.Tracks = phases.Of(s.Pod), history.Tracks(c.Pod, c.Calls)
 	if len(r.Findings) == 0 { // any other finding explains a slow start too
 		r.Findings = phases.Slow(s.Pod, r.Start, o.Slow)
 	}
+	unnamed.Bound(p, r.Findings)
 	s.conclude(&r)
+	chain.GotOver(r.Findings)
+	chain.KeptOpen(c, &r, chain.KeepsOpen(c, s.serves))
 	if q, matters := s.NodeThen(); matters && len(r.Findings) > 0 && beside.Node(r.Findings[0]) {
 		r.Findings[0].Evidence = append(r.Findings[0].Evidence, q)
 	}
@@ -101,10 +118,13 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 		}
 		r.Notes = append(r.Notes, fmt.Sprintf("%s (%s)", n.Text, n.Source.Place()))
 	}
-	if p.Row != nil {
-		nopod.WithLogs(p, &r, slices.Concat(s.Reasons, s.ProxyReasons), s.Calls.Quotes())
+	switch told := slices.Concat(s.Reasons, s.ProxyReasons); {
+	case p.Row != nil:
+		nopod.WithLogs(p, &r, told, s.Calls.Quotes())
+	case p.Omitted.Units:
+		nopod.OfLogs(&r, told, s.Calls.Quotes())
 	}
-	return r, ctx.Err()
+	return unnamed.Complete(ctx, p, r, o.ShowSecrets), ctx.Err()
 }
 
 // conclude sorts the findings and sets the verdict. If there is a more certain finding, it drops the findings whose
@@ -164,7 +184,9 @@ func (s *subject) nothing() string {
 	case once:
 		return said
 	case restarts > 0:
-		return fmt.Sprintf("nothing is wrong as far as the evidence shows, although its containers restarted %d times", restarts)
+		return fmt.Sprintf("its containers restarted %d times, and the evidence does not say why; it shows nothing else that is wrong", restarts)
+	case chain.Waited(s.Pod) != "":
+		return chain.Waited(s.Pod)
 	case len(s.Lacking) > 0:
 		return "nothing is wrong as far as the evidence shows; some of it is missing"
 	}
@@ -177,7 +199,7 @@ func (s *subject) decide(findings []result.Finding) string {
 	if s.Object.Namespace != "" {
 		in = " -n " + s.Object.Namespace
 	}
-	crash := !slices.ContainsFunc(findings, func(f result.Finding) bool { return f.Code != "app-crash" }) // the proxy's log would not decide
+	crash := slices.ContainsFunc(findings, func(f result.Finding) bool { return f.Code == "app-crash" }) // its own log decides, not the proxy's
 	switch {
 	case s.Proxy != nil && !s.ReadyIsKnown() && !crash:
 		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps", in, s.Object.Name, s.Proxy.Name)

@@ -102,10 +102,13 @@ func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (res
 	if crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143); takes == no || crashed {
 		return result.Finding{}, false
 	}
+	r := s.Container(app).Run(y.Run)
+	if s.LeftEarlier(left.At, r) || s.YetUnready(y, last) {
+		return result.Finding{}, false
+	}
 	since, because := s.SinceStop(y)
 	next, quits := s.quitEarly(app, s.Proxy.Name)
 	c := stopped{after: s.order(y, left.At), since: since, quit: quits && s.endsItsLog(y), taken: takes}
-	r := s.Container(app).Run(y.Run)
 	if outlived := r != nil && r.Finished.Compare(left.At) != evidence.Before; outlived && y.Undated && c.after == no && (c.quit || since == yes) {
 		c.after = perhaps // its time is of a line before it
 	}
@@ -123,6 +126,9 @@ func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (res
 	}
 	if f.Confidence == "" {
 		return result.Finding{}, false
+	}
+	if s.Deleted() && r != nil && r.Started.Known() && r.Started.Compare(left.At) != evidence.Before {
+		f.Confidence = result.Possible // the proxy may have ended before the pod was deleted
 	}
 	s.remedy(&f, remedies.Stop, s.Proxy.Name, app, y.To.Port)
 	if last.Running { // it may still serve the connections that it has
@@ -185,7 +191,7 @@ func (s *subject) endsItsLog(y calls.Call) bool {
 // its script does not, or the helper has not ended by a request.
 func (s *subject) quitEarly(container, helper string) (next string, quits bool) {
 	spec, h := s.Spec(container), s.Spec(helper)
-	if spec == nil || h == nil || !s.endedByRequest(s.Container(helper).Last()) || !podspec.EndedByOthers(s.Object, h) {
+	if spec == nil || h == nil || !s.endedByRequest(helper, s.Container(helper).Last()) || !podspec.EndedByOthers(s.Object, h) {
 		return "", false
 	}
 	next = podspec.AfterQuit(spec)
@@ -193,14 +199,14 @@ func (s *subject) quitEarly(container, helper string) (next string, quits bool) 
 }
 
 // endedByRequest reports whether a run ended as it does when another program asks for it, in a pod that should end.
-func (s *subject) endedByRequest(r *evidence.Run) bool {
-	return r != nil && s.ShouldEnd() && !s.Deleted() && r.Exit != nil && (*r.Exit == 0 || r.Signal == 15)
+func (s *subject) endedByRequest(helper string, r *evidence.Run) bool {
+	return r != nil && s.ShouldEnd() && s.EndedByStop(helper, *r) == no && r.Exit != nil && (*r.Exit == 0 || r.Signal == 15)
 }
 
 // toldToQuit reports whether a run of the proxy ended since a program of the pod asked for it: by its log, or by the script
 // of another container.
 func (s *subject) toldToQuit(r evidence.Run) bool {
-	return s.endedByRequest(&r) && (len(s.Said.In(r.Number, facts.Stops)) > 0 || podspec.EndedByOthers(s.Object, s.Spec(s.Proxy.Name)))
+	return s.endedByRequest(s.Proxy.Name, &r) && (len(s.Said.In(r.Number, facts.Stops)) > 0 || podspec.EndedByOthers(s.Object, s.Spec(s.Proxy.Name)))
 }
 
 // callsAfterQuit changes the finding of a shutdown race to the order of a script.
@@ -217,7 +223,7 @@ func (s *subject) callsAfterQuit(f *result.Finding, helper, next string) {
 // none did, several may have, or the helper says that a signal ended it. Who asks ends soon after it, or runs on.
 func (s *subject) askedToEnd(helper, caller string) (asker string, asked bool) {
 	h, last := s.Spec(helper), s.Container(helper).Last()
-	if h == nil || !s.endedByRequest(last) || !podspec.EndedByOthers(s.Object, h) {
+	if h == nil || !s.endedByRequest(helper, last) || !podspec.EndedByOthers(s.Object, h) {
 		return "", false
 	}
 	if stop, told := s.Stops(helper); told && chain.BySignal.MatchString(stop.Text) {

@@ -54,6 +54,9 @@ var siblingCauses = []siblingCause{
 		if r != nil && r.Started.Known() && c.At.Known() {
 			f.Sentence = fmt.Sprintf("%s called its own pod at %s before %s listened there", f.Container, c.To, c.serves.Name)
 			f.Evidence = append(f.Evidence, s.Quote(r.Started, "%s started", c.serves.Name))
+			if c.said != nil && c.said.At.Compare(c.At) == evidence.After {
+				f.Evidence = append(f.Evidence, *c.said)
+			}
 		} else if c.said != nil {
 			f.Sentence = fmt.Sprintf("%s called its own pod at %s, most likely before %s listened there", f.Container, c.To, c.serves.Name)
 			f.Evidence, f.Confidence = append(f.Evidence, *c.said), result.Likely

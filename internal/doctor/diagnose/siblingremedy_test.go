@@ -3,8 +3,11 @@ package diagnose
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // siblingPod is a pod whose application was refused at its own pod at 10:00:05 and ended; {cache} is the status of the
@@ -75,6 +78,21 @@ func TestRemediesOfSiblings(t *testing.T) {
 			}
 			t.Errorf("%s: %+v, want the remedy %q", r.Verdict, r.Findings, c.says)
 		})
+	}
+}
+
+// The line by which a sibling says that it listens proves the order, where its container had started before the call.
+func TestASiblingThatListensLater(t *testing.T) {
+	pod := strings.NewReplacer("{cache}", "ports: [{containerPort: 6379}]", "{state}", `{running: {startedAt: "2026-03-02T10:00:03Z"}}`, "{deleted}", "").Replace(siblingPod)
+	for at, want := range map[string]bool{"10:00:05.700": true, "10:00:04.300": false} { // in any order: each is of its own
+		r := diagnoseFiles(t, map[string]string{
+			"pod.yaml": pod, "app.log": "2026-03-02T10:00:05.100Z dial tcp 127.0.0.1:6379: connect: connection refused\n",
+			"cache.log": "2026-03-02T10:00:03.500Z load\n2026-03-02T" + at + "Z listening on 127.0.0.1:6379\n",
+		})
+		f := r.Findings[0]
+		if has := slices.ContainsFunc(f.Evidence, func(q evidence.Quote) bool { return strings.Contains(q.Text, "listening on") }); has != want {
+			t.Errorf("%s: %s %+v", at, f.Sentence, f.Evidence)
+		}
 	}
 }
 

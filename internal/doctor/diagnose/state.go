@@ -43,11 +43,11 @@ func podEnded(s *subject) (out []result.Finding) {
 // containerState finds containers that wait or ended for a reason that is none of their own.
 func containerState(s *subject) (out []result.Finding) {
 	for _, c := range s.Containers {
-		if w := c.Waiting; w != nil && w.Reason != "" {
+		if w := s.Awaited(c); w != nil && w.Reason != "" {
 			message := cmp.Or(w.Message, s.LastMessage(c.Name, "Failed"))
 			switch m, known := states.Find(states.Waiting, w.Reason, message); {
 			case m.Code == "image-missing":
-				out = append(out, s.noImage(c, m))
+				out = append(out, s.noImage(c, *w, m))
 				continue
 			case w.Reason == facts.HookError && c == s.Proxy && s.waitedInVain():
 				continue // why it was not ready is for another rule
@@ -63,6 +63,9 @@ func containerState(s *subject) (out []result.Finding) {
 		}
 		for _, r := range c.Runs {
 			m, known := states.Find(states.Terminated, r.Reason, r.Message)
+			if s.MadeUp(c) {
+				break
+			}
 			if known && m.Code != "" {
 				f := s.stateOf(m, c.Name, r.Reason, r.Message)
 				f.Over = m.Code == "node-lost" && r.Number < c.Restarts && c.Last().Running // what fails since then has another cause
@@ -79,8 +82,8 @@ func containerState(s *subject) (out []result.Finding) {
 }
 
 // noImage returns the finding about a container whose image cannot be pulled.
-func (s *subject) noImage(c *evidence.Container, m states.Meaning) result.Finding {
-	image, said := "", []string{c.Waiting.Message}
+func (s *subject) noImage(c *evidence.Container, w evidence.Waiting, m states.Meaning) result.Finding {
+	image, said := "", []string{w.Message}
 	if spec := s.Spec(c.Name); spec != nil {
 		image = spec.Image
 	}
@@ -89,13 +92,16 @@ func (s *subject) noImage(c *evidence.Container, m states.Meaning) result.Findin
 	}
 	f := result.Finding{
 		Code: m.Code, Container: c.Name, Confidence: result.Certain,
-		Sentence: fmt.Sprintf("%s has no image: %s (%s)", c.Name, strings.ReplaceAll(cmp.Or(m.Sentence, "{image} cannot be pulled"), "{image}", image), c.Waiting.Reason),
-		Evidence: append([]evidence.Quote{s.Quote(evidence.Time{}, "%s waits: %s", c.Name, joined(c.Waiting.Reason, s.Show([]byte(c.Waiting.Message))))}, s.QuoteEvents(c.Name, "Failed", "BackOff")...),
+		Sentence: fmt.Sprintf("%s has no image: %s (%s)", c.Name, strings.ReplaceAll(cmp.Or(m.Sentence, "{image} cannot be pulled"), "{image}", image), w.Reason),
+		Evidence: s.QuoteEvents(c.Name, "Failed", "BackOff"),
 		Disproof: "an event Pulled of this container",
 		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.Kubectl("describe pod %s", s.Object.Name)},
 	}
+	if c.Waiting != nil && c.Waiting.Reason == w.Reason {
+		f.Evidence = append([]evidence.Quote{s.Quote(evidence.Time{}, "%s waits: %s", c.Name, joined(w.Reason, s.Show([]byte(w.Message))))}, f.Evidence...)
+	}
 	for _, text := range said { // the newest first
-		if why, known := states.Find(states.Pulls, c.Waiting.Reason, text); known {
+		if why, known := states.Find(states.Pulls, w.Reason, text); known {
 			f.Sentence, f.Remedy.Sentence = f.Sentence+": "+why.Sentence, why.Remedy
 			break
 		}
@@ -132,16 +138,18 @@ func (s *subject) unknown(container, reason, message string) result.Finding {
 
 // endedOtherwise finds containers that ended with a status other than 0 and of which no other rule says anything.
 func endedOtherwise(s *subject, found []result.Finding) (out []result.Finding) {
-	if s.Deleted() || s.Object.Status.Phase == corev1.PodSucceeded || slices.ContainsFunc(found, func(f result.Finding) bool { return f.Container == "" }) {
+	if s.Object.Status.Phase == corev1.PodSucceeded || slices.ContainsFunc(found, func(f result.Finding) bool { return f.Container == "" }) {
 		return nil
 	}
 	for _, c := range s.Containers {
-		about := slices.ContainsFunc(found, func(f result.Finding) bool { return f.Container == c.Name })
-		if i := slices.IndexFunc(c.Runs, func(r evidence.Run) bool { return r.Exit != nil && *r.Exit != 0 }); i >= 0 && !about && c.Kind != evidence.Ephemeral && !skipped(c.Runs[i]) {
+		about := slices.ContainsFunc(found, func(f result.Finding) bool {
+			return f.Container == c.Name || f.Code == "hold-fails-open" && c == s.Proxy // which the kubelet ended
+		})
+		if i := slices.IndexFunc(c.Runs, func(r evidence.Run) bool { return r.Exit != nil && *r.Exit != 0 && s.EndedByStop(c.Name, r) == no }); i >= 0 && !about && c.Kind != evidence.Ephemeral && !skipped(c.Runs[i]) {
 			out = append(out, s.crash(c, c.Runs[i]))
 		}
 	}
-	if s.Object.Status.Phase == corev1.PodFailed && len(out)+len(found) == 0 {
+	if s.Object.Status.Phase == corev1.PodFailed && !s.Deleted() && len(out)+len(found) == 0 {
 		f := s.unknown("", string(corev1.PodFailed), s.Object.Status.Message)
 		f.Sentence = "the pod has failed, and the evidence does not say why"
 		out = append(out, f)
@@ -184,12 +192,12 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 		return result.Undecided, f.Sentence, []result.Finding{f}
 	}
 	age, known := s.Age()
-	if young := !known || age < facts.Young || first.Probing; young && (!first.Failed || s.Taken.Known()) {
-		return result.Starting, "the pod is starting: " + joined(first.What, first.Says), nil
+	if young := !known || age < facts.Young || first.Probing; young && !first.Again && (!first.Failed || s.Taken.Known()) {
+		return result.Starting, "the pod is starting: " + joined(strings.TrimSuffix(first.What+", "+s.WaitsUntil(first.Container), ", "), first.Says), nil
 	}
 	f := s.unknown(first.Container, "", "")
 	since := fmt.Sprintf("%s since %s", first.What, facts.Duration(age))
-	if age < facts.Young { // since when its gate is closed is not in the evidence
+	if !known || age < facts.Young { // since when its gate is closed is not in the evidence
 		since = first.What
 	}
 	f.Sentence = since + ", and the evidence does not say why"
@@ -201,8 +209,12 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 		f.Disproof, f.Remedy = "a later status of the pod in which the condition is true", finding.Remedy{Sentence: m.Remedy, Command: s.Kubectl("get pod %s -o yaml", s.Object.Name)}
 	}
 	if first.Says == "" && first.Gate == "" {
-		if says, told, quotes := s.SaysOf(first.Container); says != "" {
-			f.Sentence, f.Evidence = fmt.Sprintf("%s since %s; %s", first.What, facts.Duration(age), says), append(f.Evidence, quotes...)
+		says, told, quotes := s.SaysOf(first.Container)
+		if until := s.WaitsUntil(first.Container); until != "" {
+			says = strings.TrimSuffix("by its command, it only waits "+until+"; "+says, "; ")
+		}
+		if says != "" {
+			f.Sentence, f.Evidence = since+"; "+says, append(f.Evidence, quotes...)
 			f.Remedy.Sentence = cmp.Or(told, f.Remedy.Sentence)
 		}
 	}

@@ -307,6 +307,32 @@ var tidyStops = []stopCase{
 		want: "no shutdown-race",
 	},
 	{
+		name: "the application had crashed an hour before its pod was deleted", proxy: "kuma-sidecar", grace: 30, app: "12:45:32/3",
+		logs: map[string]string{"app": "2026-11-28T12:45:32.100Z fatal: relation \"orders\" does not exist\n"},
+		want: "app-crash app",
+	},
+	{
+		name: "it fails when it is told to end", proxy: "kuma-sidecar", grace: 30, app: "13:45:39/3", px: "13:45:40/0",
+		logs: map[string]string{"app": "2026-11-28T13:45:38.100Z fatal: relation \"orders\" does not exist\n"},
+		want: "nothing",
+	},
+	{
+		name: "its proxy had ended an hour before", proxy: "linkerd-proxy", grace: 30, px: "12:40:00/0", app: "13:45:35/0",
+		logs: map[string]string{"app": "2026-11-28T13:10:00.100Z dial tcp 10.96.4.1:6379: connect: connection refused\n"},
+		want: "proxy-died linkerd-proxy", also: "no shutdown-race",
+	},
+	{
+		name: "the only event is of the container that still ran", proxy: "linkerd-proxy", grace: 60, app: "13:45:32/3",
+		events: []string{"13:45:34 Killing linkerd-proxy Stopping container linkerd-proxy"},
+		logs:   map[string]string{"app": "2026-11-28T13:45:32.100Z fatal: relation \"orders\" does not exist\n"},
+		want:   "app-crash app",
+	},
+	{
+		name: "a sidecar fails while the application ends", proxy: "linkerd-proxy", native: true, grace: 60, app: "13:45:59/0", px: "13:45:45/101",
+		logs: map[string]string{"linkerd-proxy": "thread 'main' panicked at linkerd/app/core/src/control.rs:11:5\n"},
+		want: "proxy-died linkerd-proxy",
+	},
+	{
 		name: "evicted, and a refused flush of a pod without a proxy", grace: 60,
 		status: "  conditions:\n  - {type: DisruptionTarget, status: \"True\", reason: TerminationByKubelet, message: \"Pod was terminated in response to imminent node shutdown.\", lastTransitionTime: \"2026-11-28T13:45:32Z\"}\n",
 		logs:   map[string]string{"app": "2026-11-28T13:45:40.010Z level=WARN msg=\"last flush failed\" err=\"dial tcp 10.44.9.3:4317: connect: connection refused\"\n2026-11-28T13:45:40.011Z level=INFO msg=bye\n"},

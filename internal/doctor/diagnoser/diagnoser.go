@@ -26,6 +26,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/kinds"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/cluster"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
 
@@ -267,7 +268,7 @@ func (d *Diagnoser) current(name types.NamespacedName) (*record, *progress, erro
 func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again bool) error {
 	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
 	defer cancel()
-	set, err := gather.Live(ctx, gather.Cluster{Core: d.o.Core}, gather.Wanted{
+	set, err := gather.Live(ctx, cluster.Access{Core: d.o.Core}, cluster.Wanted{
 		Namespace: r.Namespace, Names: []string{r.Name}, OwnEvents: true, LogBytes: max(d.o.LogBytes/int64(max(r.logs, 1)), 64<<10), Parallel: 4,
 	})
 	switch {

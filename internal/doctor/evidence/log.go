@@ -21,8 +21,10 @@ type Log struct {
 	Source    Source
 	Run       int // number of the run; -1: not known
 	Previous  bool
-	Truncated bool // the input contains only a part of the log
-	First     int  // number of its first line in the file; 0: the file is the log
+	Truncated bool   // the input contains only a part of the log
+	First     int    // number of its first line in the file; 0: the file is the log
+	Lines     []int  // numbers of its lines in the file, if others stand between them
+	Taken     string // why it is taken as the log of its container although nothing names that; empty: it is named
 	Zone      Zone
 
 	from, to time.Time // start and end of the run; zero: not known
@@ -63,6 +65,9 @@ func (l *Log) Head(ctx context.Context, most int64) ([]byte, error) {
 func (l *Log) At(line Line) Source {
 	s := l.Source
 	s.Line = line.Number
+	if i := line.Number - l.First; i >= 0 && i < len(l.Lines) {
+		s.Line = l.Lines[i]
+	}
 	return s
 }
 
@@ -92,7 +97,23 @@ type lineReader struct {
 	layout timestamp.Layout
 	zone   Zone
 	clock  Clock // the clock of lines without a zone
-	last   Time  // of the lines before the next one, the last that is known
+	last   stamps
+}
+
+// stamps are the last time that a program wrote into a line, and when the container runtime received that line.
+type stamps struct {
+	Time
+	written Time
+}
+
+// together is the time within which the container runtime receives the lines that a program writes at once.
+const together = time.Second
+
+// apart reports whether a line was written at another moment than the last one that has a time of its own: it then has the
+// container runtime's time alone, also if it looks as if it belonged to that line.
+func (s stamps) apart(written Time) bool {
+	least, _, ok := written.Since(s.written)
+	return ok && least > together
 }
 
 func (l *Log) reader(head []byte) *lineReader {
@@ -162,9 +183,9 @@ func (t *lineReader) line(text []byte) Line {
 	line := Line{Text: r.Text, Continues: r.Continues, Time: t.ownOf(r)}
 	switch {
 	case line.Time.Known():
-		t.last = line.Time
-	case line.Continues && t.last.Known():
-		line.Time = t.last
+		t.last = stamps{line.Time, writtenAt(r)}
+	case line.Continues && t.last.Known() && !t.last.apart(writtenAt(r)):
+		line.Time = t.last.Time
 	default:
 		line.Time = writtenAt(r)
 	}

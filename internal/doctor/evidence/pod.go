@@ -98,6 +98,7 @@ type Omitted struct {
 	Meta  bool // labels, annotations and owners
 	Spec  bool // the spec, or a part of it; containers with a status are in it
 	Hooks bool // hooks, security contexts and restart policies
+	Words bool // how its containers are stands in the words of a person alone
 	Units bool // containers: the pod may have others than those of which there is a log, as a proxy
 }
 
@@ -106,11 +107,12 @@ func LeftOut(text string) bool { return len(text) < 100 && leftOut.MatchString(t
 
 var leftOut = regexp.MustCompile(`(?i)^[-\s#"'<\[({*]*(?:\.{3,}|…|\*{3,}|redacted|snip|snipped|omitted|removed|hidden|elided|truncated|masked|cut|x{4,})[-\s"'>\])}*.…]*$`)
 
-// A Row is a line of kubectl get pods. Age is 0 if it is not known.
+// A Row is a line of kubectl get pods. What it does not show is 0.
 type Row struct {
 	Source              Source
 	Status              string
 	Ready, Of, Restarts int
+	Ended               time.Duration // since the last restart
 	Age                 time.Duration
 }
 
@@ -125,7 +127,8 @@ type NodeRow struct {
 // kinds, what a network plugin dropped, the log of another pod.
 type Beside struct {
 	*Log
-	Of string // the pod and the container whose log it is; empty: a file of which only the name is known
+	Of      string // the pod and the container whose log it is; empty: a file of which only the name is known
+	Unnamed bool   // it is a log, and of which container is not known
 }
 
 // Name returns NAMESPACE/NAME.

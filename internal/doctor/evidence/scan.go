@@ -159,9 +159,9 @@ type block struct {
 // A timer computes the times of a block's lines by one zone.
 type timer struct {
 	*lineReader
-	carried Time // before the block, the last time of a line that is known
-	at      int  // a line of the block
-	before  Time // before the line at, the last time that is known
+	carried stamps // before the block, the last time of a line that is known
+	at      int    // a line of the block
+	before  stamps // before the line at, the last time that is known
 }
 
 func (b *block) len() int { return len(b.ends) }
@@ -201,7 +201,7 @@ func (t *timer) of(b *block, i int) Line {
 }
 
 // lastBefore returns the last known time of the lines before one: of the nearest line that has one.
-func (t *timer) lastBefore(b *block, i int) Time {
+func (t *timer) lastBefore(b *block, i int) stamps {
 	from, last := 0, t.carried
 	if t.at <= i {
 		from, last = t.at, t.before
@@ -214,8 +214,9 @@ func (t *timer) lastBefore(b *block, i int) Time {
 	}
 	t.last = last
 	for j := i - 1; j >= from; j-- {
-		if at := t.ownOf(t.layout.Read(b.raw(j))); at.Known() {
-			return at
+		r := t.layout.Read(b.raw(j))
+		if at := t.ownOf(r); at.Known() {
+			return stamps{at, writtenAt(r)}
 		}
 	}
 	return last

@@ -24,6 +24,8 @@ type incident struct {
 	out   simulate.Outcome
 	runs  map[string][]simulatedRun
 	fates map[string]fate // what ends the runs of a container by itself
+
+	deletion *deletion // nil: it is not deleted
 }
 
 // A simulatedRun is one run of a container; it runs on if to is 0.
@@ -32,7 +34,8 @@ type simulatedRun struct {
 	code     int32
 	refused  []time.Duration // calls
 	ready    time.Duration
-	stopped  bool // it had got SIGTERM
+	stopped  bool          // it had got SIGTERM
+	told     time.Duration // when
 }
 
 func (r simulatedRun) ended() bool { return r.to != 0 }
@@ -65,7 +68,7 @@ kind: Pod
 metadata: {name: shop-7c9d8f6b5-x2x4q, namespace: store, labels: {app: shop}}
 spec:
   restartPolicy: %s
-  terminationGracePeriodSeconds: 30
+  terminationGracePeriodSeconds: %d
   nodeName: node-1
   initContainers:
   - name: istio-init
@@ -76,8 +79,8 @@ spec:
 %s`
 
 // newIncident simulates a random pod of Istio in which some things fail. The application calls a database through the
-// proxy when it starts.
-func newIncident(rng *rand.Rand) (*incident, error) {
+// proxy when it starts. If the pod is to be deleted, its programs stop well or badly.
+func newIncident(rng *rand.Rand, deleted bool) (*incident, error) {
 	of := func(words ...string) string { return words[rng.IntN(len(words))] }
 	const proxy = "    image: docker.io/istio/proxyv2:1.24.3\n    args: [proxy, sidecar]\n    securityContext: {runAsUser: 1337}\n"
 	const probe = "{httpGet: {path: /healthz/ready, port: 15021}, periodSeconds: 1, failureThreshold: 600}\n"
@@ -102,7 +105,11 @@ func newIncident(rng *rand.Rand) (*incident, error) {
 	if rng.IntN(3) == 0 {
 		init += "  - {name: migrate, image: example.com/migrate:1}\n"
 	}
-	objects, _, err := podfile.Parse("pod.yaml", fmt.Appendf(nil, meshedPod, of("Always", "Always", "Always", "OnFailure", "Never"), init, plain))
+	policy, grace := of("Always", "Always", "Always", "OnFailure", "Never"), 30
+	if deleted {
+		grace = []int{5, 30, 30, 60}[rng.IntN(4)]
+	}
+	objects, _, err := podfile.Parse("pod.yaml", fmt.Appendf(nil, meshedPod, policy, grace, init, plain))
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +119,9 @@ func newIncident(rng *rand.Rand) (*incident, error) {
 	}
 	in := &incident{pod: objects[0].Pod, began: time.Date(2026, 3, 2, 13, 0, 0, 0, time.UTC), fates: map[string]fate{}}
 	b := in.behaviour(rng, s)
+	if deleted {
+		in.delete(rng, s, &b)
+	}
 	if in.out, err = simulate.Run(simulate.Scenario{Pod: s.pod, Plan: s.Plan, Behaviour: b}); err != nil {
 		return nil, err
 	}
@@ -181,10 +191,13 @@ func (in *incident) collect() {
 		case e.What == startup.IsHealthy:
 			all[last].ready = e.At
 		case e.What == startup.IsStopping:
-			all[last].stopped = true
+			all[last].stopped, all[last].told = true, e.At
 		case e.What == startup.IsCompleted, e.What == startup.HasFailed:
 			all[last].to = e.At
 			_, _ = fmt.Sscanf(e.Detail, "exit code %d", &all[last].code)
+			if d := in.deletion; d != nil && all[last].stopped && all[last].code == 0 {
+				all[last].code = d.manners[e.Container].code
+			}
 		}
 	}
 }
@@ -205,9 +218,9 @@ func (in *incident) truth() map[string]bool {
 		for _, r := range in.shown(name) {
 			ownEnd := r.ended() && r.code != 0 && !r.stopped && !r.endedByCall()
 			switch {
-			case len(r.refused) > 0 && name == "migrate":
+			case len(in.early(r)) > 0 && name == "migrate":
 				out["init-needs-network"], out["startup-race migrate"] = true, true
-			case len(r.refused) > 0:
+			case len(in.early(r)) > 0:
 				out["startup-race "+name] = true
 				if slices.ContainsFunc(in.pod.Spec.Containers, func(c corev1.Container) bool { return c.Lifecycle != nil }) {
 					out["hold-fails-open "+name] = true
@@ -231,6 +244,9 @@ func (in *incident) truth() map[string]bool {
 		if p.Failed {
 			out["image-missing "+p.Container] = true
 		}
+	}
+	if in.deletion != nil {
+		return in.atTheEnd(out)
 	}
 	if n := len(proxy); n > 0 && !proxy[n-1].ended() && proxy[n-1].ready == 0 {
 		out["proxy-not-ready"] = true
@@ -258,6 +274,10 @@ func (in *incident) files() map[string]string {
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	pod.CreationTimestamp = metav1.NewTime(in.began)
 	pod.Status = in.status()
+	if d := in.deletion; d != nil {
+		gone, grace := metav1.NewTime(in.at(d.at+d.grace).Truncate(time.Second)), int64(d.grace/time.Second)
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &gone, &grace
+	}
 	text, err := yaml.Marshal(pod)
 	if err != nil {
 		panic(err)
@@ -272,16 +292,34 @@ func (in *incident) files() map[string]string {
 			out[file] = in.log(name, r)
 		}
 	}
+	if d := in.deletion; d != nil {
+		delete(out, d.without+".log")
+		if d.events {
+			out["events.yaml"] = in.events()
+		}
+	}
 	return out
 }
 
 func (in *incident) log(name string, r simulatedRun) string {
 	var b strings.Builder
+	said := false // that it was told to stop
 	line := func(at time.Duration, text string) {
 		fmt.Fprintf(&b, "%s %s\n", in.at(at).Format("2006-01-02T15:04:05.000000Z"), text)
 	}
+	stop := func(until time.Duration) {
+		if d := in.deletion; d != nil && r.stopped && !said && until >= r.told {
+			said = true
+			if says := d.manners[name].says; says != "" {
+				line(r.told+time.Millisecond, says)
+			}
+		}
+	}
 	if name == "istio-proxy" {
 		line(r.from+20*time.Millisecond, "info\tStarting proxy agent")
+		if in.deletion != nil {
+			line(r.from+30*time.Millisecond, "info\tEnvoy command: [-c etc/istio/proxy/envoy-rev.json --drain-time-s 45]")
+		}
 		if r.ready != 0 {
 			line(r.ready, "info\tEnvoy proxy is ready")
 		}
@@ -289,13 +327,22 @@ func (in *incident) log(name string, r simulatedRun) string {
 		line(r.from+time.Millisecond, "info starting "+name)
 	}
 	for _, at := range r.refused {
+		stop(at)
 		what := "error cannot load the catalogue: dial tcp 10.96.7.20:5432: connect: connection refused"
-		if at != r.to {
+		switch {
+		case in.late(at):
+			what = "error cannot write the offsets: dial tcp 10.96.7.20:5432: connect: connection refused"
+		case at != r.to:
 			what = "warn catalogue not loaded, going on without it: dial tcp 10.96.7.20:5432: connect: connection refused"
 		}
 		line(at, what)
 	}
-	if f := in.fates[name]; r.ended() && r.code == f.code && f.says != "" && !r.endedByCall() {
+	stop(simulate.Forever)
+	if name == "istio-proxy" && said && r.ended() && r.code == 0 {
+		line(r.to-time.Millisecond, "info\tGraceful termination period complete, terminating remaining proxies.")
+		line(r.to, "info\tEnvoy aborted normally")
+	}
+	if f := in.fates[name]; r.ended() && r.code == f.code && f.says != "" && !r.endedByCall() && !in.stoppedWell(name, r) {
 		b.WriteString(f.says + "\n")
 	}
 	return b.String()
@@ -303,7 +350,7 @@ func (in *incident) log(name string, r simulatedRun) string {
 
 func (in *incident) status() corev1.PodStatus {
 	last := in.out.Shown[len(in.out.Shown)-1]
-	st := corev1.PodStatus{Phase: corev1.PodPhase(last.Phase), QOSClass: corev1.PodQOSBestEffort}
+	st := corev1.PodStatus{Phase: in.phase(last), QOSClass: corev1.PodQOSBestEffort}
 	started := metav1.NewTime(in.at(in.out.Shown[0].At).Truncate(time.Second))
 	st.StartTime = &started
 	condition := func(kind corev1.PodConditionType, is func(simulate.Shown) bool, reason string) {
@@ -330,16 +377,19 @@ func (in *incident) status() corev1.PodStatus {
 	for _, c := range in.pod.Spec.Containers {
 		st.ContainerStatuses = append(st.ContainerStatuses, in.container(c, last))
 	}
+	if in.deletion != nil && in.out.Over {
+		madeUp(&st)
+	}
 	return st
 }
 
 // container returns the status of a container.
 func (in *incident) container(c corev1.Container, last simulate.Shown) corev1.ContainerStatus {
-	all := in.runs[c.Name]
+	all := in.published(c.Name)
 	out := corev1.ContainerStatus{Name: c.Name, Image: c.Image, RestartCount: int32(max(0, len(all)-1))}
 	if len(all) == 0 {
 		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
-		if slices.ContainsFunc(in.out.Pulls, func(p chart.Pull) bool { return p.Container == c.Name && p.Failed }) {
+		if !in.terminating() && slices.ContainsFunc(in.out.Pulls, func(p chart.Pull) bool { return p.Container == c.Name && p.Failed }) {
 			out.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: fmt.Sprintf("Back-off pulling image %q", c.Image)}
 		}
 		return out
@@ -353,7 +403,7 @@ func (in *incident) container(c corev1.Container, last simulate.Shown) corev1.Co
 		out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(in.at(now.from).Truncate(time.Second))}
 		up := c.ReadinessProbe == nil && c.StartupProbe == nil || now.ready != 0
 		out.Started, out.Ready = &up, up || last.Ready
-	case in.waits(c.Name):
+	case !in.terminating() && in.waits(c.Name):
 		out.LastTerminationState.Terminated = in.terminated(c.Name, now)
 		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: fmt.Sprintf("back-off 10s restarting failed container=%s", c.Name)}
 	default:
@@ -379,7 +429,7 @@ func (in *incident) terminated(name string, r simulatedRun) *corev1.ContainerSta
 	if r.code != 0 {
 		reason = "Error"
 	}
-	if f := in.fates[name]; f.code == r.code && f.reason != "" && !r.endedByCall() {
+	if f := in.fates[name]; f.code == r.code && f.reason != "" && !r.endedByCall() && !in.outlived(r) {
 		reason = f.reason
 	}
 	return &corev1.ContainerStateTerminated{ExitCode: r.code, Reason: reason,

@@ -16,4 +16,5 @@
 //	sleeps.go     the time for which a command sleeps, and whether it ends
 //	same.go       whether two command lines run the same program
 //	onlywaits.go  the statements that may be left out of a script
+//	awaits.go     the commands for whose success a command line waits
 package shell

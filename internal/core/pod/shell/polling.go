@@ -110,12 +110,18 @@ func leaves(body []string, i int, word string) bool {
 // afterSuccess reports whether word i runs only if the poll before it succeeded:
 // "POLL && break", or "if POLL; then break".
 func afterSuccess(body []string, i int) bool {
+	poll := conditionOf(body, i)
+	return len(poll) > 0 && poll[0] != "!" && pollsPort(poll)
+}
+
+// conditionOf returns the command after whose success word i runs; nil if there is none.
+func conditionOf(body []string, i int) []string {
 	switch {
 	case i > 0 && body[i-1] == "&&":
 	case i > 0 && body[i-1] == "then":
 		i = len(trimmed(body[:i-1])) + 1
 	default:
-		return false
+		return nil
 	}
 	begin := i - 1
 	for begin > 0 && !separators[body[begin-1]] && !slices.Contains([]string{"do", "then", "else", "{"}, body[begin-1]) {
@@ -125,7 +131,7 @@ func afterSuccess(body []string, i int) bool {
 	if len(poll) > 0 && poll[0] == "if" {
 		poll = poll[1:]
 	}
-	return len(poll) > 0 && poll[0] != "!" && pollsPort(poll)
+	return poll
 }
 
 // pollsPort reports whether the words of a command poll a local port.

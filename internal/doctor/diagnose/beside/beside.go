@@ -143,7 +143,7 @@ func Consequences(all []result.Finding) {
 			if j >= 0 {
 				all[i].Over = true
 			}
-			if j >= 0 && all[i].Code == "probe-fails" {
+			if j >= 0 && (all[i].Code == "probe-fails" || all[i].Code == "killed-by-probe") {
 				all[i].Remedy = finding.Remedy{Sentence: fmt.Sprintf("end what %s says of %s: this follows from it", rules[j].Code, rules[j].Container)}
 			}
 		}

@@ -11,6 +11,19 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
+// Of a probe that fails, or ends a container, since another cause has it fail, the advice is to end that.
+func TestAdviceAboutAConsequence(t *testing.T) {
+	for _, code := range []finding.Code{"probe-fails", "killed-by-probe"} {
+		all := []result.Finding{
+			{Code: "sibling-down", Container: "web", Confidence: result.Certain},
+			{Code: code, Container: "web", Confidence: result.Certain, Evidence: []evidence.Quote{{Text: "HTTP probe failed with statuscode: 503"}}, Remedy: finding.Remedy{Sentence: "correct the path"}},
+		}
+		if Consequences(all); !all[1].Over || all[1].Remedy.Sentence != "end what sibling-down says of web: this follows from it" {
+			t.Errorf("%+v", all[1])
+		}
+	}
+}
+
 // The tables have only codes that exist.
 func TestCodesOfTheTables(t *testing.T) {
 	lists := [][]finding.Code{ofTheNode, elsewhere, byTime}

@@ -126,7 +126,26 @@ var search = sync.OnceValue(func() *evidence.Searcher {
 	return evidence.Search(append(slices.Clone(wordings), successes, addresses, evidence.Ending, Listening))
 })
 
-// Read scans the logs of all containers but the proxy. It fails only if ctx ends.
+// ofListening looks for where a proxy listens.
+var ofListening = sync.OnceValue(func() *evidence.Searcher { return evidence.Search([]evidence.Pattern{Listening}) })
+
+// proxyListens adds where the proxy says that it listens, if a container called its own pod in vain: it may have called the
+// proxy, as programs do that get their configuration and their secrets of one.
+func (r *Reading) proxyListens(ctx context.Context, proxy *evidence.Container, secrets bool) error {
+	if proxy == nil || !slices.ContainsFunc(r.Calls, func(y Call) bool { return y.To.Loopback() && y.To.Port > 0 }) {
+		return nil
+	}
+	for _, l := range proxy.Logs {
+		found, _, _ := l.ScanFor(ctx, ofListening()) // a log that cannot be read is noted where the proxy's logs are read
+		for _, h := range found {
+			ports, local := PortsIn(h.Line.Text)
+			r.Listens = append(r.Listens, Listen{proxy.Name, l.Run, ports, pathOf(h.Line.Text), local, l.Quote(h.Line, secrets)})
+		}
+	}
+	return ctx.Err()
+}
+
+// Read scans the logs of all containers; that of the proxy only for where it listens. It fails only if ctx ends.
 func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secrets bool) (out Reading, err error) {
 	for _, c := range p.Containers {
 		if c == proxy {
@@ -170,7 +189,7 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 			}
 		}
 	}
-	return out, ctx.Err()
+	return out, out.proxyListens(ctx, proxy, secrets)
 }
 
 // add adds the failed calls of a run. Calls with the same failure and destination become one, which
@@ -182,6 +201,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 	}
 	first := map[key]int{}
 	off, tests := isOff(l, last), ofTests(last)
+	awaited, _ := fromCommand(p, by.Name, secrets)
 	for _, h := range found {
 		if !slices.ContainsFunc(wordings, func(w evidence.Pattern) bool { return w.Name == h.Pattern }) || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
@@ -189,7 +209,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		if isOfOther(h.Line.Text, p.Object.Name) || isStored(placed(h.Line, timeOf(p, by, l, h.Line.Time))) || belongs(h) || !off && l.Before(h.Line.Likely) || tests && isTested(h, last) {
 			continue
 		}
-		k, presumed := key{Failure(h.Pattern), destinationOf(h)}, false
+		k, presumed := key{Failure(h.Pattern), nameIt(destinationOf(h), awaited)}, false
 		if k.to.Loopback() && slices.Contains(healthPorts, k.to.Port) {
 			continue // a loop that waits for a proxy, as many images have
 		}
@@ -297,13 +317,16 @@ func isOff(l *evidence.Log, last []evidence.Line) bool {
 // port.
 var healthPorts = []uint16{contract.AdminPort, contract.StatusPort, contract.ReadinessPort, 9901, 19000, 4191, 20000}
 
-// presume returns the destination of a call of which the log names none, if only one is likely: the address that the
-// environment has for such a server, the only one that the log named before, or the only one of the environment.
+// presume returns the destination of a call of which the log names none, if only one is likely: the one for which its
+// command waits, the address that the environment has for such a server, the only one that the log named before, or the only one of the environment.
 func presume(p *evidence.Pod, container string, found []evidence.Hit, h evidence.Hit, secrets bool) (to doctor.Destination, variable *evidence.Quote, is bool) {
 	if Failure(h.Pattern) == Unresolved {
 		if to, is = nameNear(found, h.Line.Number); is {
 			return to, nil, true
 		}
+	}
+	if to, variable = fromCommand(p, container, secrets); variable != nil && Failure(h.Pattern) != Unresolved {
+		return to, variable, true
 	}
 	kind, known := familyOf(h.Line.Text)
 	if known {

@@ -93,12 +93,12 @@ var (
 )
 
 // unresolvedName is the name that was not resolved.
-var unresolvedName = regexp.MustCompile(`(?i)(?:(?:getaddrinfo )?(?:ENOTFOUND|EAI_AGAIN)|"getaddrinfo", ?"hostname" ?:|lookup|getaddrinfo for|bad address|not found in upstream|server host|target dns:|(?:Unknown ?Host(?:Exception)?|no such host|resolve (?:host(?: ?name| address)?|address)|host ?name|host address|name or service not known|translate host name|resolve)[:\s]+(?:of |for )?)\s*['"(‘]*([0-9a-z][0-9a-z._-]*)`)
+var unresolvedName = regexp.MustCompile(`(?i)(?:(?:getaddrinfo )?(?:ENOTFOUND|EAI_AGAIN)|"getaddrinfo", ?"hostname" ?:|lookup|getaddrinfo for|bad address|not found in upstream|server host|target dns:|can't (?:find|resolve)|(?:Unknown ?Host(?:Exception)?|no such host|resolve (?:host(?: ?name| address)?|address)|host ?name|host address|name or service not known|translate host name|resolve)[:\s]+(?:of |for )?)\s*['"(‘]*([0-9a-z][0-9a-z._-]*)`)
 
 // noNames are words that stand where a name could.
 var noNames = []string{
 	"address", "addresses", "host", "hostname", "name", "information", "in", "for", "on", "the", "a", "of", "nor", "error", "failed", "unable", "resolving", "server", "target", "remote", "lookup", "took", "tcp", "udp",
-	"system", "errno", "code", "os", "generic",
+	"system", "errno", "code", "os", "generic", "refused", "reset", "closed", "timeout",
 }
 
 // unresolvedIn returns the name that was not resolved. DNS is asked for no port.

@@ -28,7 +28,7 @@ var phrases = []phrase{
 	{Unresolved, []string{
 		"no such host", "unknownhostexception", "name or service not known", "name resolution", "eai_again", "could not resolve host", "couldn't resolve", "name does not resolve", "nodename nor servname",
 		"unresolvedaddressexception", "host not found in upstream", "server misbehaving", "a record lookup error", "produced zero addresses", "unable to resolve host", "dns resolution failed", "no address associated with",
-		"failed to resolve", "failed to lookup address", "bad address '", "gaierror:", "gaierror(", "servname not provided", "service not provided, or not known", "getaddrinfo failed", "getaddresses: getaddrinfo", "host not found (", "unknown mysql server host", "nxdomain", "could not translate host name",
+		"failed to resolve", "failed to lookup address", "bad address '", "nslookup: can't resolve '", "gaierror:", "gaierror(", "servname not provided", "service not provided, or not known", "getaddrinfo failed", "getaddresses: getaddrinfo", "host not found (", "unknown mysql server host", "nxdomain", "could not translate host name",
 	}, nil},
 	{Unresolved, []string{"i/o timeout", "connection refused", "read udp"}, regexp.MustCompile(`\blookup \S+.*(?:i/o timeout|connection refused)|\bread udp\b`)},
 	{Unresolved, []string{"resource temporarily unavailable ("}, regexp.MustCompile(`unavailable \([^\s()]+:\d+\)`)}, // .NET, for EAI_AGAIN
@@ -71,7 +71,7 @@ var phrases = []phrase{
 	{TimedOut, []string{
 		"connection timed out", "connect timed out", "etimedout", "i/o timeout", "context deadline exceeded", "read timed out", "tls handshake timeout", "client.timeout exceeded", "request timed out", "sockettimeoutexception",
 		"socket.timeout: timed out", "timeouterror: timed out", "timeout: timed out", "(timed out)", "operation timed out", "read operation timed out", "deadline_exceeded", "deadline exceeded", "timeout connecting to", "headers timeout error",
-		"network timeout at", "error: timeout expired", "execution expired", "net::readtimeout", "timeout was reached", "httpclient.timeout of", "the operation has timed out", "download timed out", "timeout occurred after waiting", "upstream timed out",
+		"network timeout at", "error: timeout expired", "execution expired", "net::readtimeout", "timeout was reached", "httpclient.timeout of", "the operation has timed out", "download timed out", "nc: timed out", "timeout occurred after waiting", "upstream timed out",
 	}, nil},
 	{TimedOut, []string{"connection timeout", "connect timeout", "timeout of ", "): timeout", "errno 110", "os error 110", "(110)"}, // not with a value: a setting
 		regexp.MustCompile(`\bconnect(?:ion)? timeout(?:$|[^\s=:]| [a-z]|: ?[a-z])|\btimeout of \d+ ?ms exceeded|\bconnect \(\S+\): timeout|\b(?:errno|os error) 110\b|conne.*\(110\)`)},

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -112,6 +113,6 @@ func (c *Case) Gone(f *result.Finding) {
 	if c.Proxy.Kind != startup.Plain || c.Proxy.Waiting != nil || last == nil || last.Exit == nil || !c.ShouldEnd() || *last.Exit != 0 && policy != corev1.RestartPolicyNever || over || c.Deleted() {
 		return
 	}
-	f.Sentence += fmt.Sprintf("; %s ended (%s), and in a pod with restartPolicy %s it is not started again, so that each later call is refused", c.Proxy.Name, facts.ExitText(*last), policy)
+	f.Sentence += fmt.Sprintf("; %s ended (%s), and in a pod with restartPolicy %s it is not started again, so that each later call is refused", c.Proxy.Name, facts.ExitText(*last), cmp.Or(policy, "Never or OnFailure"))
 	f.Remedy.Sentence += "; this pod does not heal: delete it, so that its owner makes a new one, and let the proxy of such pods be a native sidecar"
 }

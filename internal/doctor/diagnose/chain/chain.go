@@ -157,6 +157,9 @@ func (c *Case) GotOver(y calls.Call) *evidence.Quote {
 		q := c.Quote(r.Finished, "%s ran out of memory", y.Container)
 		return &q
 	}
+	if q := c.outlivedUntilStop(y, *r); q != nil {
+		return q
+	}
 	probed := r.Signal != 0 && c.HasEvent(y.Container, "Killing", "probe") // it may have waited for the call all the time
 	if least, _, ok := r.Finished.Since(y.Last); ok && !r.Running && y.Last.Error < near && least > near && !probed {
 		q := c.Quote(r.Finished, "%s ended %s after the call", y.Container, facts.Duration(least))
@@ -289,4 +292,18 @@ func (c *Case) Age() (time.Duration, bool) {
 		from = t.Time
 	}
 	return max(c.Now().Sub(from), c.Listed), !from.IsZero()
+}
+
+// InAnyZone reports whether a time without a zone lies between two others in one of the zones, which are quarters of an hour
+// apart, so that few moments do by chance.
+func InAnyZone(at, from, to evidence.Time) bool {
+	const apart, most = 15 * time.Minute, time.Minute
+	if at.Clock == from.Clock || !strings.HasPrefix(string(at.Clock), "log ") || to.Clock != from.Clock && to.Compare(from) == evidence.Before {
+		return false
+	}
+	since, lasts := at.At.Sub(from.At)%apart, to.Latest().Sub(from.At)
+	if since < 0 {
+		since += apart
+	}
+	return lasts > 0 && lasts < most && since < lasts
 }

@@ -55,3 +55,52 @@ func (c *Case) AsksElsewhere(f *result.Finding, container string, kinds ...strin
 	}
 	return false
 }
+
+// CalledElsewhere finds an application whose callers come to a port on which it does not listen: its proxy says that the port
+// refused it, long after the proxy was ready, and the only container that says where it listens does so on other ports.
+// targets returns where it is said that a Service leads to a port, if it is.
+func (c *Case) CalledElsewhere(targets func(port int) (evidence.Quote, string)) []result.Finding {
+	if c.Proxy == nil {
+		return nil
+	}
+	for _, l := range c.Proxy.Logs {
+		ready := c.Said.In(l.Run, facts.SaysReady)
+		refused := c.Said.In(l.Run, facts.InboundRefused)
+		if len(ready) == 0 || len(refused) == 0 {
+			continue
+		}
+		last := refused[len(refused)-1]
+		port, _ := facts.RefusedInbound(last.Text)
+		n, _ := strconv.Atoi(port)
+		if since, _, known := last.At.Since(ready[0].At); !known || since < facts.Settled || n == 0 || facts.Exposes(c.Proxy.Name, n) {
+			continue
+		}
+		app, at, says := "", "", evidence.Quote{}
+		for _, w := range c.Apps {
+			others, quote, local := c.ListensBeside(w.Name, port)
+			switch {
+			case quote.Text == "":
+			case others == "" && !local || app != "": // it listens there, or which one is meant is not known
+				return nil
+			default:
+				app, at, says = w.Name, others, quote
+			}
+		}
+		if by := c.Declares(n, ""); app == "" || at == "" || by != "" && by != app {
+			continue
+		}
+		f := result.Finding{
+			Code: "dependency-down", Container: app, Confidence: result.Likely, Evidence: []evidence.Quote{last, says},
+			Sentence: fmt.Sprintf("calls to the pod fail: they come to port %s, where nothing listens; by its log, %s listens on %s", port, app, at),
+			Disproof: fmt.Sprintf("a line of its log that says it listens on port %s", port),
+		}
+		f.Remedy.Sentence = fmt.Sprintf("let the Service's targetPort, and the containerPort of %s, name port %s, or let %s listen on %s", app, at, app, port)
+		if q, service := targets(n); service != "" {
+			f.Evidence = append(f.Evidence, q)
+			f.Sentence = fmt.Sprintf("calls to the pod fail: Service %s leads to port %s, where nothing listens; by its log, %s listens on %s", service, port, app, at)
+			f.Remedy.Sentence = fmt.Sprintf("set the targetPort of Service %s to %s, or let %s listen on %s", service, at, app, port)
+		}
+		return []result.Finding{f}
+	}
+	return nil
+}

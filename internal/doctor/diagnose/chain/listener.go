@@ -17,7 +17,7 @@ import (
 // capture is none: what it captures is not called by its port.
 func (c *Case) Siblings(caller string) (out []*evidence.Container) {
 	for _, o := range c.Containers {
-		if o.Name != caller && o.Kind != startup.Init && o.Kind != evidence.Ephemeral && (o != c.Proxy || c.Capture.None != "" || c.Capture.Own) {
+		if o.Name != caller && o.Kind != startup.Init && o.Kind != evidence.Ephemeral && (o != c.Proxy || c.Capture.None != "" || c.Capture.Own || c.Omitted.Meta && strings.HasPrefix(o.Name, "consul-dataplane")) {
 			out = append(out, o)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
@@ -16,7 +18,11 @@ import (
 // container that declares the port. It changes nothing if it ended for another reason, or nothing says who listens
 // there.
 func (s *Case) PortTaken(f *result.Finding, c *evidence.Container, told evidence.Told) {
-	port := facts.TakenPort(told)
+	port, form := facts.TakenPort(told), "%s ended by itself: it could not listen on port %d, which %s has (%s)"
+	if port == 0 && facts.IsTaken(told) { // its log does not name the port
+		form = "%s ended by itself: it could not listen on a port that is taken, most likely %d, which %s has (%s)"
+		port, _ = s.samePort(c.Name)
+	}
 	if port == 0 {
 		return
 	}
@@ -29,13 +35,34 @@ func (s *Case) PortTaken(f *result.Finding, c *evidence.Container, told evidence
 	if whose == "" {
 		return
 	}
-	f.Sentence = fmt.Sprintf("%s ended by itself: it could not listen on port %d, which %s has (%s)", c.Name, port, whose, of)
+	f.Sentence = fmt.Sprintf(form, c.Name, port, whose, of)
 	f.Disproof = fmt.Sprintf("another program of the pod that listens on port %d", port)
 	f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("let %s listen on another port: all containers of a pod share its network", c.Name)}
 	if s.Proxy != nil && whose == s.Proxy.Name {
 		f.Code = "proxy-port-conflict"
 		f.Remedy.Sentence += fmt.Sprintf(", and %s needs port %d", whose, port)
 	}
+}
+
+// SamePort adds to the finding about a container that ended, and of which no log is there, that another one declares a port
+// that it declares, too: only one of them can listen there.
+func (s *Case) SamePort(f *result.Finding, container string) {
+	if port, other := s.samePort(container); port > 0 {
+		f.Sentence += fmt.Sprintf("; both it and %s declare port %d, where only one of them can listen", other, port)
+		f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "ports of %s and of %s: %d", container, other, port))
+	}
+}
+
+// samePort returns the first TCP port of a container that another one declares, too, and that; 0: there is none.
+func (s *Case) samePort(container string) (port int, other string) {
+	if spec := s.Spec(container); spec != nil {
+		for _, p := range spec.Ports {
+			if other := s.Declares(int(p.ContainerPort), container); other != "" && p.Protocol != corev1.ProtocolUDP {
+				return int(p.ContainerPort), other
+			}
+		}
+	}
+	return 0, ""
 }
 
 var absolute = regexp.MustCompile(`/[^\s;,?&'"()]+`)

@@ -91,6 +91,9 @@ func (c *Case) Stopped() (evidence.Quote, bool) {
 			return evidence.Quote{Source: c.Source}, true
 		}
 		at := evidence.Second(t.Add(-time.Duration(*grace)*time.Second), evidence.APIClock)
+		if told, is := c.told(at); is {
+			return told, true
+		}
 		return c.Quote(at, "the pod was deleted, with a grace period of %d s", *grace), true
 	}
 	for _, v := range c.Object.Status.Conditions {
@@ -141,15 +144,15 @@ func (c *Case) SinceStop(y calls.Call) (doctor.Answer, []evidence.Quote) {
 		}
 	default:
 		written.Clock = evidence.NodeClock
-		if _, most, _ := written.Since(at); written.Compare(at) == evidence.After && most <= c.grace()+time.Minute && c.livedBefore(at) {
+		if _, most, _ := written.Since(at); written.Compare(at) == evidence.After && most <= c.Grace()+time.Minute && c.livedBefore(at) {
 			return doctor.Yes, []evidence.Quote{stop, c.Quote(evidence.Time{}, "the log of %s names no zone; by UTC the call comes %s after that", y.Container, written.At.Sub(stop.At.At).Round(time.Second))}
 		}
 	}
 	return doctor.Perhaps, nil
 }
 
-// grace returns the time that the containers had to end.
-func (c *Case) grace() time.Duration {
+// Grace returns the time that the containers had to end.
+func (c *Case) Grace() time.Duration {
 	for _, s := range []*int64{c.Object.DeletionGracePeriodSeconds, c.Object.Spec.TerminationGracePeriodSeconds} {
 		if s != nil {
 			return time.Duration(*s) * time.Second

@@ -26,6 +26,7 @@ type Lack struct {
 	Failed    bool   // the condition says that a check failed, so that the gate does not open by itself
 	Probing   bool   // its startup probe has not succeeded
 	Unknown   bool   // the evidence does not show it
+	Again     bool   // it ended, and waits for its next start
 }
 
 // Lacks returns what keeps a pod from being healthy. A container without a status is left out: what is not in the
@@ -41,7 +42,7 @@ func (s *Pod) Lacks() (out []Lack) {
 		}
 		switch {
 		case c.Waiting != nil:
-			out = append(out, Lack{Container: c.Name, What: fmt.Sprintf("%s waits (%s)", c.Name, cmp.Or(c.Waiting.Reason, "without a reason"))})
+			out = append(out, Lack{Container: c.Name, What: fmt.Sprintf("%s waits (%s)", c.Name, cmp.Or(c.Waiting.Reason, "without a reason")), Again: c.Waiting.Reason == "CrashLoopBackOff"})
 		case status.State.Running != nil && c.Kind == startup.Init:
 			out = append(out, Lack{Container: c.Name, What: fmt.Sprintf("init container %s runs", c.Name)})
 		case status.State.Running != nil && !status.Ready:

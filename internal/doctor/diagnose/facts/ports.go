@@ -93,14 +93,17 @@ func Exposes(proxy string, port int) bool {
 	return false
 }
 
+// clock matches a time of the day.
+var clock = regexp.MustCompile(`(?:\b|T)\d{1,2}:\d{2}:\d{2}`)
+
 // TakenPort returns the port on which a program could not listen; 0: it ended for another reason, or the port is not named.
 func TakenPort(told evidence.Told) int {
 	for _, q := range told.Quotes {
 		if !taken.MatchString(q.Text) {
 			continue
 		}
-		all := portOf.FindAllStringSubmatch(q.Text, -1)
-		slices.Reverse(all) // a time or the line of a source comes first
+		all := portOf.FindAllStringSubmatch(clock.ReplaceAllString(q.Text, ""), -1)
+		slices.Reverse(all) // the line of a source comes first
 		for _, m := range all {
 			if n, err := strconv.Atoi(m[1]); err == nil && n > 0 && n < 1<<16 {
 				return n
@@ -109,6 +112,9 @@ func TakenPort(told evidence.Told) int {
 	}
 	return 0
 }
+
+// IsTaken reports whether a program could not listen, since another one does.
+func IsTaken(told evidence.Told) bool { return taken.MatchString(told.Text) }
 
 // usualPorts are those at which programs listen unless they are set to others, by the name of their container or image.
 var usualPorts = map[string][]string{

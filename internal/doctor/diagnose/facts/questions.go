@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
@@ -113,9 +114,13 @@ func (s *Pod) ProbedByAgent(container string) (quote evidence.Quote, said bool) 
 	return quote, said
 }
 
-// ShouldEnd reports whether the pod does a work that ends.
+// ShouldEnd reports whether the pod does a work that ends: so do all pods of a Job, whose restartPolicy the evidence may not
+// have.
 func (s *Pod) ShouldEnd() bool {
-	policy := s.Object.Spec.RestartPolicy
+	policy, by := s.Object.Spec.RestartPolicy, metav1.GetControllerOf(s.Object)
+	if policy == "" && by != nil && by.Kind == "Job" {
+		return by.APIVersion == "" || strings.HasPrefix(by.APIVersion, "batch/")
+	}
 	return policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure
 }
 

@@ -185,9 +185,10 @@ func (v Service) Stays(at evidence.Time) bool {
 
 // WorkersAlone reports whether the only evidence is Envoy's line about starting its workers, before which it may have
 // rejected the listener that its readiness probe needs.
-func (v Service) WorkersAlone() bool { return isWorkers(v.Ready) }
+func (v Service) WorkersAlone() bool { return IsWorkers(v.Ready) }
 
-func isWorkers(q evidence.Quote) bool { return strings.Contains(q.Text, "starting workers") }
+// IsWorkers reports whether Envoy says in a line that it starts its workers.
+func IsWorkers(q evidence.Quote) bool { return strings.Contains(q.Text, "starting workers") }
 
 // readProxy scans the proxy's logs, and finds the time at which each of its runs was ready. If the time zone of a log
 // is not known, the likely one is assumed. It fails only if ctx ends.
@@ -223,7 +224,7 @@ func (p *Pod) readProxy(ctx context.Context) error {
 		q := p.Quote(evidence.Time{}, "%s has never run, it waits (%s)", p.Proxy.Name, w.Reason)
 		p.Unborn = &q
 	}
-	if len(p.Serving) == 0 && p.Proxy.Restarts < 0 && slices.ContainsFunc(p.Apps, func(c *evidence.Container) bool { return c.Last() != nil }) {
+	if len(p.Serving) == 0 && p.Proxy.Restarts < 0 && (p.Row != nil && len(p.Proxy.Logs) > 0 || slices.ContainsFunc(p.Apps, func(c *evidence.Container) bool { return c.Last() != nil })) {
 		p.Serving = append(p.Serving, p.service(evidence.Run{Number: -1})) // it has run, but its status was left out
 	}
 	return nil
@@ -237,7 +238,7 @@ func (p *Pod) service(r evidence.Run) Service {
 	ready := p.Said.In(r.Number, SaysReady)
 	// Both Envoy and its agent write a line. The agent's line counts, because Envoy does not listen yet when it
 	// writes that it starts its workers.
-	if i := slices.IndexFunc(ready, func(q evidence.Quote) bool { return onNode(q) && !isWorkers(q) }); i >= 0 {
+	if i := slices.IndexFunc(ready, func(q evidence.Quote) bool { return onNode(q) && !IsWorkers(q) }); i >= 0 {
 		v.Ready = ready[i]
 	} else if i := slices.IndexFunc(ready, onNode); i >= 0 {
 		v.Ready = ready[i]

@@ -22,6 +22,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/cluster"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	read func(ctx context.Context, namespace, name string) (*evidence.Set, error)
 }
 
-func (o Options) defaults(c gather.Cluster) Options {
+func (o Options) defaults(c cluster.Access) Options {
 	o.Slow = cmp.Or(o.Slow, phases.SlowStart)
 	o.Parallel = cmp.Or(o.Parallel, 4)
 	o.Attempts = cmp.Or(o.Attempts, 4)
@@ -51,7 +52,7 @@ func (o Options) defaults(c gather.Cluster) Options {
 	}
 	if o.read == nil {
 		o.read = func(ctx context.Context, namespace, name string) (*evidence.Set, error) {
-			return gather.Live(ctx, c, gather.Wanted{Namespace: namespace, Names: []string{name}, OwnEvents: true})
+			return gather.Live(ctx, c, cluster.Wanted{Namespace: namespace, Names: []string{name}, OwnEvents: true})
 		}
 	}
 	return o
@@ -60,7 +61,7 @@ func (o Options) defaults(c gather.Cluster) Options {
 // Follow reports diagnoses until ctx ends or the roll-out is complete, and then returns the summary. It passes the
 // lines to the function say, one at a time, and stops if that function returns an error. It fails if the pods or the
 // workload cannot be watched.
-func Follow(ctx context.Context, c gather.Cluster, o Options, say func(Line) error) (Summary, error) {
+func Follow(ctx context.Context, c cluster.Access, o Options, say func(Line) error) (Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f := &follower{Options: o.defaults(c), say: say, all: map[key]*followed{}, causes: map[string]int{}, changed: make(chan struct{}, 1), failed: make(chan error, 1),
@@ -126,7 +127,7 @@ type followed struct {
 
 // watch starts the informers. It fails if the pods or the workload cannot be read now. Later errors are retried by
 // the informers.
-func (f *follower) watch(ctx context.Context, c gather.Cluster) (kind string, err error) {
+func (f *follower) watch(ctx context.Context, c cluster.Access) (kind string, err error) {
 	selector, fields, of, name := f.Selector, "", "", ""
 	switch of, name, _ = strings.Cut(f.Name, "/"); {
 	case f.Name == "":
@@ -135,8 +136,11 @@ func (f *follower) watch(ctx context.Context, c gather.Cluster) (kind string, er
 	case of == "pod" || of == "pods" || of == "po":
 		fields = "metadata.name=" + name
 	default:
-		if kind, selector, err = gather.Workload(ctx, c, f.Namespace, f.Name); err != nil {
+		if kind, selector, err = cluster.Selects(ctx, c, f.Namespace, f.Name); err != nil {
 			return "", err
+		}
+		if resources[kind].Resource == "" {
+			return "", fmt.Errorf("%s: a %s has no roll-out: name a Job of it", f.Name, kind)
 		}
 	}
 	one := metav1.ListOptions{LabelSelector: selector, FieldSelector: fields, Limit: 1}

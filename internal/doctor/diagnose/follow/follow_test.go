@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/cluster"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
 
@@ -65,7 +67,7 @@ func start(t *testing.T, o Options, broken int, objects ...runtime.Object) *worl
 	}
 	go func() {
 		var err error
-		w.summary, err = Follow(ctx, gather.Cluster{Core: w.core}, o, func(l Line) error {
+		w.summary, err = Follow(ctx, cluster.Access{Core: w.core}, o, func(l Line) error {
 			w.lines <- l
 			return nil
 		})
@@ -361,12 +363,15 @@ func TestCannotLook(t *testing.T) {
 			c.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) { return true, nil, forbidden("pods") })
 		}, "watching: pods is forbidden: no role has it"},
 		"none": {"deploy/api", func(*fake.Clientset) {}, `reading Deployment shop/api: deployments.apps "api" not found`},
-		"kind": {"svc/web", func(*fake.Clientset) {}, "svc/web: want POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME or rs/NAME"},
+		"CronJob": {"cronjob/web", func(c *fake.Clientset) {
+			_ = c.Tracker().Add(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+		}, "cronjob/web: a CronJob has no roll-out: name a Job of it"},
+		"kind": {"svc/web", func(*fake.Clientset) {}, "svc/web: want POD, deploy/NAME, job/NAME, cronjob/NAME, sts/NAME, ds/NAME or rs/NAME"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			core := fake.NewClientset(web(1, 0))
 			tt.deny(core)
-			_, err := Follow(t.Context(), gather.Cluster{Core: core}, Options{Namespace: "shop", Name: tt.name}, func(Line) error { return nil })
+			_, err := Follow(t.Context(), cluster.Access{Core: core}, Options{Namespace: "shop", Name: tt.name}, func(Line) error { return nil })
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
@@ -387,7 +392,7 @@ func TestReadsTheCluster(t *testing.T) {
 	p := ready(made("web-a", ""))
 	p.Spec.Containers = []corev1.Container{{Name: "app"}}
 	var got []Line
-	_, err := Follow(t.Context(), gather.Cluster{Core: fake.NewClientset(web(1, 1), p)}, Options{Namespace: "shop", Name: "deploy/web", Slow: never}, func(l Line) error {
+	_, err := Follow(t.Context(), cluster.Access{Core: fake.NewClientset(web(1, 1), p)}, Options{Namespace: "shop", Name: "deploy/web", Slow: never}, func(l Line) error {
 		got = append(got, l)
 		return nil
 	})

@@ -23,7 +23,7 @@ func Of(code string) (finding.Kind, error) {
 }
 
 // foreseen lists the codes that lint reports too: it finds these causes in the pod's manifest.
-var foreseen = []string{"hold-fails-open", "init-needs-network", "job-never-ends", "killed-while-waiting", "proxy-port-conflict"}
+var foreseen = []string{"grace-too-short", "hold-fails-open", "init-needs-network", "job-never-ends", "killed-while-waiting", "proxy-port-conflict", "shell-without-exec"}
 
 // kinds lists all kinds. Codes are stable: a code that is no longer used stays in the list.
 var kinds = func() []finding.Kind {

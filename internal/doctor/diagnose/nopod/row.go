@@ -5,9 +5,12 @@ package nopod
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
@@ -48,7 +51,7 @@ func Row(p *evidence.Pod) result.Report {
 	}
 	r.Decide = describe(p)
 	status := strings.TrimPrefix(line.Status, "Init:")
-	m := rowMeaning{status: status, code: states.NotKnown, confidence: result.Possible, sentence: fmt.Sprintf("%d of its %d containers are ready (%s)", line.Ready, line.Of, line.Status)}
+	m := rowMeaning{status: status, code: states.NotKnown, confidence: result.Possible, sentence: looks(line)}
 	fromStates := false
 	for _, table := range [][]states.Meaning{states.Waiting, states.Terminated, states.Pod} {
 		if s, known := states.Find(table, status, ""); known && s.Code != "" && !fromStates {
@@ -64,16 +67,35 @@ func Row(p *evidence.Pod) result.Report {
 	}
 	switch well := healthyRows[status] || status == "Running" && line.Ready == line.Of; {
 	case well && len(unread) == 0:
+		if status == "Running" && restartedLately(line) {
+			m.sentence = looks(line)
+			break
+		}
 		r.Verdict, r.Sentence, r.Decide = result.Nothing, "nothing is wrong as far as a line of kubectl get pods shows", ""
 		return r
 	case well:
 		m.sentence = fmt.Sprintf("the line looks well (%s), and a log beside it was not read (%s)", line.Status, strings.Join(unread[:min(len(unread), 3)], ", "))
-	case m.code == states.NotKnown && !inTable && line.Age > 0 && line.Age < facts.Young:
+	case m.code == states.NotKnown && !inTable && line.Age > 0 && line.Age < facts.Young && len(unread) == 0:
 		r.Verdict, r.Sentence = result.Starting, "the pod is starting: "+m.sentence
 		return r
 	}
 	return suspect(p, r, m)
 }
+
+// lately is the time since a restart up to which a pod that runs again is not called well.
+const lately = 24 * time.Hour
+
+// looks returns how a pod looks by its line.
+func looks(line *evidence.Row) string {
+	if line.Ready < line.Of && !healthyRows[line.Status] {
+		return fmt.Sprintf("%d of its %d containers are ready (%s)", line.Ready, line.Of, line.Status)
+	}
+	return fmt.Sprintf("the line looks well (%s)", line.Status)
+}
+
+// restartedLately reports whether a container of the pod restarted, as far as the line shows not long ago: something ended
+// it.
+func restartedLately(line *evidence.Row) bool { return line.Restarts > 0 && line.Ended < lately }
 
 // describe returns the command that shows more of a pod than its line.
 func describe(p *evidence.Pod) string {
@@ -113,18 +135,56 @@ func suspect(p *evidence.Pod, r result.Report, m rowMeaning) result.Report {
 	return r
 }
 
-// Unsure lowers the confidence of findings about a pod of which only logs are known: nothing says whether it has a proxy,
-// so that a call that was refused may have met that.
-func Unsure(findings []result.Finding) {
+// Unsure lowers the confidence of findings about a pod whose states are a person's words, or of which only logs are known.
+// Of the latter nothing says which units, as a proxy, it has besides, so that a call that was refused may have met one.
+func Unsure(findings []result.Finding, units bool) {
 	for i := range findings {
 		f := &findings[i]
-		if f.Code == "dependency-down" {
+		if f.Code == "dependency-down" && units {
 			f.Confidence, f.Sentence = result.Possible, strings.TrimSuffix(f.Sentence, " itself")+", and whether the pod has a proxy is not in the evidence"
 		}
 		if f.Confidence.Degree() > result.Likely.Degree() {
 			f.Confidence = result.Likely
 		}
 	}
+}
+
+// ofOneLog has the codes of what one log shows by itself, whatever other containers the pod has.
+var ofOneLog = []finding.Code{"shutdown-race", "configuration-rejected", "no-certificate", "no-control-plane", "name-not-resolved"}
+
+// OfLogs completes the diagnosis of a pod of which only logs are known, and nothing of its state, by what a log says of the
+// end of its program. That it ended for good, nothing shows.
+func OfLogs(r *result.Report, told []evidence.Told, failed []evidence.Quote) {
+	if r.Verdict != result.Undecided || len(r.Findings) != 1 || r.Findings[0].Code != states.NotKnown {
+		return
+	}
+	f := &r.Findings[0]
+	if len(told) == 1 && endsBy(told[0]) {
+		f.Code, f.Container, f.Sentence = "app-crash", told[0].Container, fmt.Sprintf("%s ended by itself, as its log says: %s", told[0].Container, told[0].Text)
+		f.Evidence, f.Disproof, f.Remedy = nil, "a status of the container that says otherwise", finding.Remedy{Sentence: why.Remedy(told[0].Text)}
+		if r.Sentence = "undecided: " + f.Sentence; len(failed) == 0 { // else a call that failed may be the reason
+			r.Verdict, r.Sentence, r.Decide, f.Confidence = result.Found, f.Sentence, "", result.Likely
+		}
+	}
+	for _, t := range told {
+		f.Evidence = append(f.Evidence, t.Quotes...)
+	}
+	f.Evidence = append(f.Evidence, failed[:min(len(failed), 3)]...)
+}
+
+// isProxy reports whether a container is the proxy of a mesh, which logs failures and goes on.
+func isProxy(container string) bool {
+	_, is := knownproxy.Named(container)
+	return is
+}
+
+// endsBy reports whether a log says that its program ends: by a fatal level, or as an exception that was not caught.
+func endsBy(t evidence.Told) bool {
+	if len(t.Quotes) == 0 {
+		return false
+	}
+	text := t.Quotes[0].Text
+	return why.LevelOf(text) == why.Fatal || slices.ContainsFunc(why.Texts, func(s string) bool { return strings.Contains(strings.ToLower(text), s) })
 }
 
 // WithLogs completes the diagnosis of a pod of which only the line and logs are known. What the logs say decides, but it
@@ -135,7 +195,12 @@ func WithLogs(p *evidence.Pod, r *result.Report, told []evidence.Told, failed []
 	row := Row(p)
 	r.Missing = append(row.Missing[:1:1], r.Missing...)
 	all := len(p.Containers) >= p.Row.Of // else another container may be the one that was called, or a proxy
-	if r.Verdict == result.Found && (all || r.Findings[0].Code == "shutdown-race") {
+	lineWell := row.Verdict.Well() || p.Row.Ready == p.Row.Of && p.Row.Status == "Running"
+	ordered := r.Verdict == result.Undecided && slices.ContainsFunc(r.Findings, func(f result.Finding) bool { return f.Code == "startup-race" })
+	if all && ordered && lineWell { // the line shows no other fault
+		return
+	}
+	if r.Verdict == result.Found && (all || slices.Contains(ofOneLog, r.Findings[0].Code)) {
 		for i := range r.Findings {
 			if f := &r.Findings[i]; f.Confidence == result.Certain {
 				f.Confidence = result.Likely
@@ -149,14 +214,14 @@ func WithLogs(p *evidence.Pod, r *result.Report, told []evidence.Told, failed []
 		failed = append(failed, t.Quotes...)
 	}
 	switch {
-	case ends && len(told) == 1: // the line says that a container ends, and a log why
+	case ends && len(told) == 1 && (endsBy(told[0]) || !isProxy(told[0].Container)): // the line says that a container ends, and a log why
 		f := &r.Findings[0]
 		f.Container, f.Confidence, f.Sentence = told[0].Container, result.Likely, fmt.Sprintf("%s ended by itself: %s", told[0].Container, told[0].Text)
 		f.Evidence, f.Disproof = append(f.Evidence, told[0].Quotes...), "a failed call, or a signal from outside, just before its end"
 		f.Remedy = finding.Remedy{Sentence: why.Remedy(told[0].Text)}
 		r.Verdict, r.Sentence, r.Decide = result.Found, f.Sentence, ""
-	case len(failed) > 0 && row.Verdict.Well():
-		said := suspect(p, row, rowMeaning{code: states.NotKnown, confidence: result.Possible, sentence: fmt.Sprintf("the line looks well (%s), and a log says: %s", p.Row.Status, failed[0].Text)})
+	case len(failed) > 0 && lineWell:
+		said := suspect(p, row, rowMeaning{code: states.NotKnown, confidence: result.Possible, sentence: fmt.Sprintf("%s, and a log says: %s", looks(p.Row), failed[0].Text)})
 		r.Verdict, r.Sentence, r.Findings, r.Decide = said.Verdict, said.Sentence, said.Findings, said.Findings[0].Remedy.Command
 		r.Findings[0].Evidence = append(r.Findings[0].Evidence, failed[:min(len(failed), 3)]...)
 	case len(failed) > 0 && len(r.Findings) > 0:

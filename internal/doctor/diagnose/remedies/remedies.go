@@ -28,7 +28,9 @@ type Case struct {
 	Image  string           // of the proxy
 	App    string
 	Port   uint16 // of the failed call; 0: not known
-	Works  bool   // the pod does its work by now, or has done it: a change is for the next one
+	// Unowned says that the owners of the pod are not in the evidence: it is not known that it has none.
+	Unowned bool
+	Works   bool // the pod does its work by now, or has done it: a change is for the next one
 }
 
 // An Advice is a remedy that can be applied.
@@ -193,6 +195,9 @@ func (c Case) advice(w way, value string, also []string, fill *strings.Replacer)
 		return a
 	}
 	owner := OwnerOf(c.Pod, c.Owners)
+	if c.Unowned && owner.Kind == "" {
+		owner = Owner{Kind: unknown, Name: "this pod"}
+	}
 	at := placeOf(owner)
 	text := fmt.Sprintf("metadata:\n  annotations:\n    %s: %q\n", name, value)
 	for _, field := range slices.Backward(at.path) {

@@ -272,3 +272,13 @@ func TestAgain(t *testing.T) {
 		}
 	}
 }
+
+// A pod whose owners are not in the evidence is not replaced by hand: one that has none is.
+func TestAPodWithoutItsOwners(t *testing.T) {
+	for unowned, want := range map[bool]string{true: "", false: "replace --force -f pod.yaml"} { // in any order: each is of its own
+		a := Of(Case{Purpose: Start, Pod: &corev1.Pod{}, Proxy: "istio-proxy", Image: "istio/proxyv2:1.21.0", App: "app", Unowned: unowned})
+		if a.Command != want || strings.Contains(a.Sentence, "pod.yaml") == unowned {
+			t.Errorf("%+v", a)
+		}
+	}
+}

@@ -16,6 +16,14 @@ type refusal struct {
 	command  string // for kubectl; {ns} is the namespace
 }
 
+// The parts of rows about a webhook that the API server does not reach: the beginning of its message, with the webhook and
+// its address, the sentence, and the command that shows its configuration.
+const (
+	toWebhook      = `failed calling webhook "([^"]+)": (?s:.*?)(?:Post|post) "?https?://([^/"\s?]+)[^"\s]*"?: `
+	notCalled      = "the API server cannot call the admission webhook $1 at $2: $3"
+	configurations = "get validatingwebhookconfiguration,mutatingwebhookconfiguration"
+)
+
 // refusals has the reasons; the first whose text the message has counts. Sources: plugin/pkg/admission (resourcequota,
 // limitranger, serviceaccount, priority), staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook,
 // k8s.io/pod-security-admission, of Kubernetes 1.34; OpenShift's apiserver-library-go.
@@ -33,16 +41,46 @@ var refusals = []refusal{
 		"describe quota,limitrange",
 	},
 	{
-		regexp.MustCompile(`failed calling webhook "([^"]+)": (?s:.*?)(?:Post|post) "?https?://([^/"\s?]+)[^"\s]*"?: (.+)`),
-		"the API server cannot call the admission webhook $1 at $2: $3",
+		regexp.MustCompile(toWebhook + `(.*(?:certificate has expired|certificate is expired)(?:[^:]*$|.*: current time \S+ is after .+))`),
+		notCalled,
+		"renew the certificate with which $2 answers (its program runs; an issuer that is not renewed by itself, and the caBundle of the webhook's configuration, may have to follow); the pods are then created by themselves. Until then leave the pods that run alone: none that is deleted comes again",
+		configurations,
+	},
+	{
+		regexp.MustCompile(toWebhook + `(.*not yet valid: current time \S+ is before .+)`),
+		notCalled,
+		"correct the clock of the API server's machine, or of what issued the certificate of $2: it is not valid yet",
+		configurations,
+	},
+	{
+		regexp.MustCompile(toWebhook + `(.*(?:signed by unknown authority|certificate is not trusted|unable to parse bytes as PEM).*)`),
+		notCalled,
+		"make the caBundle of the webhook's configuration agree with the issuer of the certificate with which $2 answers: its program runs; the pods are then created by themselves",
+		configurations,
+	},
+	{
+		regexp.MustCompile(toWebhook + `(.*x509: (?:certificate is (?:not )?valid for|certificate is not valid for any names|certificate relies on legacy Common Name).*)`),
+		notCalled,
+		"give $2 a certificate with the name by which it is called: its program runs; the pods are then created by themselves",
+		configurations,
+	},
+	{
+		regexp.MustCompile(toWebhook + `(.+)`),
+		notCalled,
 		"bring back the program that answers the webhook (its pods, its Service, its endpoints); the pods are then created by themselves. Only if that takes too long, delete the webhook's configuration: pods then come without what it adds",
-		"get validatingwebhookconfiguration,mutatingwebhookconfiguration",
+		configurations,
 	},
 	{
 		regexp.MustCompile(`failed calling webhook "([^"]+)": (.+)`),
 		"the API server cannot call the admission webhook $1: $2",
 		"bring back the program that answers the webhook (its pods, its Service, its endpoints); the pods are then created by themselves",
-		"get validatingwebhookconfiguration,mutatingwebhookconfiguration",
+		configurations,
+	},
+	{
+		regexp.MustCompile(`admission webhook "([^"]+)" denied the request: ?(?s:(.*(?:\bdial (?:tcp|udp)\b|connect: connection refused|code = (?:Unavailable|DeadlineExceeded)\b|no such host|i/o timeout|context deadline exceeded|TLS handshake timeout).*))`),
+		"the admission webhook $1 cannot answer, since what it calls itself does not: $2",
+		"bring back the program that the webhook calls (the message has its address or its name; most run beside the webhook: kubectl get pods,services,endpoints of its namespace); the pods are then created by themselves. Nothing in the pod template is to be changed",
+		"",
 	},
 	{
 		regexp.MustCompile(`admission webhook "([^"]+)" denied the request: ?(?s:(.*))`),

@@ -30,9 +30,10 @@ type reason struct {
 }
 
 var (
-	unanswered = []calls.Failure{calls.TimedOut, calls.Unreachable}
-	toNothing  = []calls.Failure{calls.Refused, calls.TimedOut, calls.Unreachable, calls.Reset, calls.Upstream, calls.Unavailable}
-	atPort     = []calls.Failure{calls.Refused, calls.Reset, calls.Upstream, calls.Unavailable}
+	unanswered   = []calls.Failure{calls.TimedOut, calls.Unreachable}
+	toNothing    = []calls.Failure{calls.Refused, calls.TimedOut, calls.Unreachable, calls.Reset, calls.Upstream, calls.Unavailable}
+	throughProxy = []calls.Failure{calls.Upstream, calls.Ended, calls.Reset, calls.Unavailable}
+	atPort       = []calls.Failure{calls.Refused, calls.Reset, calls.Upstream, calls.Unavailable}
 )
 
 // reasons has the answers; the first row that the files answer counts. What was seen to happen comes before what an object
@@ -46,6 +47,7 @@ var reasons = []reason{
 	{toNothing, (*Record).hasEnded},
 	{toNothing, (*Record).notReady},
 	{unanswered, (*Record).isForbidden},
+	{throughProxy, (*Record).isForbiddenToProxy},
 	{[]calls.Failure{calls.Unresolved}, (*Record).noDNS},
 	{[]calls.Failure{calls.Unresolved}, (*Record).inOtherNamespace},
 }
@@ -128,8 +130,26 @@ func (r *Record) noEndpoints(q Question) (Answer, bool) {
 	}
 	if s.unready > 0 {
 		a.Sentence, a.Remedy = fmt.Sprintf("no pod of Service %s is ready", s), fmt.Sprintf("see why the pods of Service %s are not ready", s)
+		if p := r.unreadyOf(s); p != "" {
+			a.Sentence, a.Remedy = fmt.Sprintf("%s: %s", a.Sentence, p), fmt.Sprintf("see why pod %s is not ready; the calls then succeed by themselves", s.pods[0])
+		}
 	}
 	return a, true
+}
+
+// unreadyOf names the pods that are not ready behind a Service, and how a table shows the first of them; empty: its endpoints
+// do not name them.
+func (r *Record) unreadyOf(s *service) string {
+	if len(s.pods) == 0 {
+		return ""
+	}
+	names := strings.Join(s.pods[:min(len(s.pods), 3)], ", ")
+	for _, line := range r.rows {
+		if line.name == s.pods[0] && !line.ready && (line.namespace == "" || line.namespace == s.namespace) {
+			return fmt.Sprintf("%s (%s, %s)", names, line.share, line.status)
+		}
+	}
+	return names
 }
 
 // nearly returns a pod of the Service's namespace that has one of the labels of its selector, and not all, if no pod has all.
@@ -296,8 +316,16 @@ func (r *Record) namesOf(to doctor.Destination) (out []string) {
 	return out
 }
 
+// isForbiddenToProxy is isForbidden for a call that the proxy made in vain until it gave up, as its log says.
+func (r *Record) isForbiddenToProxy(q Question) (Answer, bool) {
+	if !q.InVain {
+		return Answer{}, false
+	}
+	return r.isForbidden(q)
+}
+
 func (r *Record) isForbidden(q Question) (Answer, bool) {
-	p, is := r.forbids(q.To)
+	p, is := r.forbids(q.To, q.Via)
 	if !is {
 		return Answer{}, false
 	}
@@ -308,7 +336,7 @@ func (r *Record) isForbidden(q Question) (Answer, bool) {
 }
 
 func (r *Record) noDNS(q Question) (Answer, bool) {
-	p, is := r.forbids(doctor.Destination{Network: doctor.UDP, Port: dns})
+	p, is := r.forbids(doctor.Destination{Network: doctor.UDP, Port: dns}, "")
 	if !is || !calls.NoAnswer(q.Said) {
 		return Answer{}, false
 	}
@@ -318,15 +346,35 @@ func (r *Record) noDNS(q Question) (Answer, bool) {
 	}, true
 }
 
+// inOtherNamespace finds a Service of the name that does not resolve in another namespace than the name has, or the pod.
 func (r *Record) inOtherNamespace(q Question) (Answer, bool) {
-	for _, s := range r.services {
-		said := s.has
-		if s.source != nil {
-			said = s.source
-		}
-		if s.name == q.To.Host && s.namespace != r.pod.Object.Namespace && s.namespace != "" && said != nil {
-			return Answer{fmt.Sprintf("Service %s is in namespace %s, and the name has none", s.name, s.namespace), fmt.Sprintf("call %s.%s", s.name, s.namespace), []evidence.Quote{*said}}, true
-		}
+	parts := strings.Split(strings.TrimSuffix(strings.ToLower(q.To.Host), "."), ".")
+	in, says := r.pod.Object.Namespace, "and the name has none"
+	switch {
+	case len(parts) > 2 && parts[2] == "svc":
+		in, says = parts[1], "not "+parts[1]
+	case len(parts) == 2 && parts[1] == r.pod.Object.Namespace:
+		in, says = parts[1], "not "+parts[1]
+	case len(parts) > 1:
+		return Answer{}, false
 	}
-	return Answer{}, false
+	var found *service
+	var said *evidence.Quote
+	for _, s := range r.services {
+		of := s.has
+		if s.source != nil {
+			of = s.source
+		}
+		if s.name != parts[0] || s.namespace == "" || of == nil {
+			continue
+		}
+		if s.namespace == in || found != nil { // the name is right, or which one is meant is not known
+			return Answer{}, false
+		}
+		found, said = s, of
+	}
+	if found == nil {
+		return Answer{}, false
+	}
+	return Answer{fmt.Sprintf("Service %s is in namespace %s, %s", found.name, found.namespace, says), fmt.Sprintf("call %s.%s", found.name, found.namespace), []evidence.Quote{*said}}, true
 }

@@ -54,7 +54,7 @@ func (r *Record) addPolicy(o *object, from evidence.Source) {
 		return
 	}
 	limits := slices.Contains(spec.PolicyTypes, "Egress") || len(spec.PolicyTypes) == 0 && len(spec.Egress) > 0
-	if limits && (o.Metadata.Namespace == "" || o.Metadata.Namespace == r.pod.Object.Namespace) {
+	if limits && (o.Metadata.Namespace == "" || r.pod.Object.Namespace == "" || o.Metadata.Namespace == r.pod.Object.Namespace) {
 		r.keepPolicy(policy{o.Metadata.Name, spec.PodSelector.MatchLabels, len(spec.PodSelector.MatchExpressions) > 0, spec.Egress, from})
 	}
 }
@@ -64,7 +64,9 @@ func (r *Record) addPolicy(o *object, from evidence.Source) {
 //
 // A policy counts the ports of pods, which are not those of their Service. So for a name of which no Service is known, a
 // rule about any port but that of DNS may allow the call.
-func (r *Record) forbids(to doctor.Destination) (found policy, is bool) {
+//
+// The proxy called via for it, whose address is a pod's, unless it is the Service's.
+func (r *Record) forbids(to doctor.Destination, via string) (found policy, is bool) {
 	c := callee{own: r.pod.Object.Namespace, ports: []uint16{to.Port}, udp: to.Network == doctor.UDP}
 	if a, err := netip.ParseAddr(to.Host); err == nil {
 		c.addresses = append(c.addresses, a)
@@ -72,6 +74,11 @@ func (r *Record) forbids(to doctor.Destination) (found policy, is bool) {
 	s := r.serviceOf(to)
 	if parts := strings.Split(to.Host, "."); len(parts) == 2 || len(parts) > 2 && parts[2] == "svc" {
 		c.namespace = parts[1]
+	}
+	if m := at.FindStringSubmatch(via); m != nil && (s == nil || !slices.Contains(s.ips, m[1])) && m[1] != to.Host {
+		if a, err := netip.ParseAddr(m[1]); err == nil {
+			c.addresses, c.ports = append(c.addresses, a), append(c.ports, port(m[2]))
+		}
 	}
 	c.anyPort = to.Port == 0 || s == nil && len(c.addresses) == 0 && to.Port != dns
 	if s != nil {
@@ -82,12 +89,16 @@ func (r *Record) forbids(to doctor.Destination) (found policy, is bool) {
 		}
 	}
 	for _, p := range r.policies {
-		if p.vague || r.pod.Omitted.Meta && len(p.labels) > 0 {
+		labels, known := r.pod.Object.Labels, !r.pod.Omitted.Meta
+		if own := labelsOf(r.own["LABELS"]); !known && own != nil {
+			labels, known = own, true
+		}
+		if p.vague || !known && len(p.labels) > 0 {
 			return policy{}, false
 		}
 		selects := true
 		for k, v := range p.labels {
-			selects = selects && r.pod.Object.Labels[k] == v
+			selects = selects && labels[k] == v
 		}
 		if !selects {
 			continue

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -24,6 +25,7 @@ type service struct {
 	known           bool              // whether it has endpoints is known
 	selector        map[string]string
 	unready         int             // addresses that are not ready
+	pods            []string        // that have these addresses
 	source          *evidence.Quote // of its ports
 	has             *evidence.Quote // of its endpoints
 }
@@ -108,13 +110,19 @@ type object struct {
 
 type (
 	subsetAddress struct {
-		IP string `json:"ip"`
+		IP        string    `json:"ip"`
+		TargetRef targetRef `json:"targetRef"`
+	}
+	targetRef struct {
+		Kind string `json:"kind"`
+		Name string `json:"name"`
 	}
 	subsetPort struct {
 		Port uint16 `json:"port"`
 	}
 	sliceEndpoint struct {
-		Addresses  []string `json:"addresses"`
+		Addresses  []string  `json:"addresses"`
+		TargetRef  targetRef `json:"targetRef"`
 		Conditions struct {
 			Ready *bool `json:"ready"`
 		} `json:"conditions"`
@@ -124,6 +132,7 @@ type (
 // kinds has the kinds of objects that say something about a destination.
 var kinds = map[string]func(*Record, *object, evidence.Source){
 	"Service": (*Record).addService, "Endpoints": (*Record).addEndpoints, "EndpointSlice": (*Record).addSlice, "NetworkPolicy": (*Record).addPolicy,
+	"Node": (*Record).addNode, "PersistentVolume": (*Record).addVolume, "Namespace": (*Record).addNamespace, "PeerAuthentication": (*Record).addMTLS,
 }
 
 // readObjects reads the objects of a text; what is none is left out.
@@ -200,6 +209,9 @@ func (r *Record) addEndpoints(o *object, from evidence.Source) {
 	unready := 0
 	for _, set := range o.Subsets {
 		unready += len(set.NotReadyAddresses)
+		for _, a := range set.NotReadyAddresses {
+			s.addPod(a.TargetRef)
+		}
 		for _, a := range set.Addresses {
 			ready = append(ready, withPorts(a.IP, set.Ports)...)
 		}
@@ -217,6 +229,7 @@ func (r *Record) addSlice(o *object, from evidence.Source) {
 	for _, e := range o.Endpoints {
 		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
 			unready++
+			s.addPod(e.TargetRef)
 			continue
 		}
 		for _, a := range e.Addresses {
@@ -224,6 +237,13 @@ func (r *Record) addSlice(o *object, from evidence.Source) {
 		}
 	}
 	s.setEndpoints(ready, unready, evidence.Quote{Source: from, Text: fmt.Sprintf("EndpointSlice of %s", s)})
+}
+
+// addPod adds a pod behind an address that is not ready.
+func (s *service) addPod(to targetRef) {
+	if to.Kind == "Pod" && to.Name != "" && len(s.pods) < mostValues {
+		s.pods = append(s.pods, to.Name)
+	}
 }
 
 func withPorts(ip string, ports []subsetPort) (out []string) {
@@ -264,4 +284,29 @@ func (s *service) setEndpoints(ready []string, unready int, q evidence.Quote) {
 		q.Text += ": " + says
 	}
 	s.has = &q
+}
+
+// Targets returns the Service of the pod's namespace that leads to a port of pods, and where that is said; empty: none does,
+// or several do.
+func (r *Record) Targets(port int) (says evidence.Quote, name string) {
+	for _, s := range r.services {
+		if s.source == nil || r.pod.Object.Namespace != "" && s.namespace != r.pod.Object.Namespace || !slices.Contains(slices.Collect(maps.Values(s.ports)), strconv.Itoa(port)) || !r.maySelect(s) {
+			continue
+		}
+		if name != "" {
+			return evidence.Quote{}, ""
+		}
+		says, name = *s.source, s.String()
+	}
+	return says, name
+}
+
+// maySelect reports whether the selector of a Service may be the pod's labels.
+func (r *Record) maySelect(s *service) bool {
+	for k, v := range s.selector { // in any order
+		if !r.pod.Omitted.Meta && r.pod.Object.Labels[k] != v {
+			return false
+		}
+	}
+	return true
 }

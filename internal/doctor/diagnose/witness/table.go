@@ -30,6 +30,9 @@ func (r *Record) readTables(t text) {
 	d := map[string]string{} // the fields of the description that is being read
 	at := 0
 	for i, line := range t.lines {
+		if columns == nil {
+			r.addLoose(&t, i+1, line)
+		}
 		switch m := field.FindStringSubmatch(line); {
 		case len(line) > 4096:
 		case head.MatchString(line):
@@ -81,6 +84,8 @@ func cell(row map[string]string, begins ...string) string {
 // A row is a line of kubectl get pods, of pods other than the one that is diagnosed.
 type row struct {
 	namespace, name, status string
+	node                    string // empty: not known
+	share                   string // of its containers that are ready, as 0/2
 	ready                   bool
 	labels                  map[string]string // nil: not known
 	quote                   evidence.Quote
@@ -90,11 +95,15 @@ type row struct {
 func (r *Record) addPodRow(t *text, line int, cells map[string]string) {
 	name := strings.TrimPrefix(cells["NAME"], "pod/")
 	ready, of, has := strings.Cut(cells["READY"], "/")
-	if !has || name == r.pod.Object.Name || cells["STATUS"] == "" {
+	if has && name == r.pod.Object.Name && cells["STATUS"] != "" {
+		r.keepOwn(cells)
+		return
+	}
+	if !has || cells["STATUS"] == "" {
 		return
 	}
 	namespace := cmp.Or(cells["NAMESPACE"], t.about(line).namespace)
-	r.keepRow(row{namespace, name, cells["STATUS"], ready == of || cells["STATUS"] == "Completed", labelsOf(cells["LABELS"]), t.quote(line, r.secrets)})
+	r.keepRow(row{namespace, name, cells["STATUS"], cells["NODE"], cells["READY"], ready == of || cells["STATUS"] == "Completed", labelsOf(cells["LABELS"]), t.quote(line, r.secrets)})
 }
 
 // labelsOf reads the labels in a cell; nil: it has none.
@@ -144,6 +153,26 @@ func (r *Record) addRow(t *text, line int, row map[string]string) {
 	if endpoints != "" {
 		s.setEndpoints(listed(endpoints, row["PORTS"], isSlice), 0, q)
 	}
+}
+
+// kindOfService matches the cell that only a Service has.
+var kindOfService = regexp.MustCompile(`^(?:ClusterIP|NodePort|LoadBalancer|ExternalName)$`)
+
+// addLoose adds a Service by a row without the head of its table, as grep leaves it.
+func (r *Record) addLoose(t *text, line int, row string) {
+	if len(row) > 500 || !strings.ContainsAny(row, "\t ") {
+		return
+	}
+	cells := gap.Split(strings.Trim(row, " \t>|"), -1)
+	at := slices.IndexFunc(cells, kindOfService.MatchString)
+	if at < 1 || at > 2 || len(cells) < at+4 {
+		return
+	}
+	found := map[string]string{"NAME": cells[at-1], "TYPE": cells[at], "CLUSTER-IP": cells[at+1], "EXTERNAL-IP": cells[at+2], "PORT(S)": cells[at+3]}
+	if at == 2 {
+		found["NAMESPACE"] = cells[0]
+	}
+	r.addRow(t, line, found)
 }
 
 // listed returns the addresses of a cell of endpoints, in a table of slices with the ports of another cell.

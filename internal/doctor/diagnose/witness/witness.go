@@ -11,6 +11,8 @@
 //	service.go   Services and their endpoints, of objects; policy.go: network policies
 //	table.go     the same, as kubectl prints them for people
 //	lines.go     lines of logs: what was dropped, which program listens where, how another one ended
+//	nodes.go     nodes, and where volumes can be used
+//	mtls.go      which namespaces get a proxy, and which want mutual TLS
 //	setting.go   where a configuration has a helper listen
 //	control.go   the programs of the control plane that the log of a proxy names
 package witness
@@ -48,6 +50,11 @@ type Record struct {
 	texts    []text
 	rows     []row
 	said     []said
+	own      map[string]string // the pod's own line of kubectl get pods, by its columns
+	nodes    []*node
+	bounds   []bound
+	spaces   []namespace
+	mtls     []mtls
 	waited   []string // names of what the pod waits for
 }
 
@@ -89,6 +96,41 @@ func (r *Record) keepService(s *service) *service {
 	return s
 }
 
+func (r *Record) keepNode(n *node) {
+	i := slices.IndexFunc(r.nodes, func(m *node) bool { return m.name == n.name })
+	switch {
+	case i < 0 && len(r.nodes) < mostValues:
+		r.nodes = append(r.nodes, n)
+	case i >= 0:
+		if n.status != "" {
+			r.nodes[i].status, r.nodes[i].quote = n.status, n.quote
+		}
+		for k, v := range n.labels { // in any order
+			r.nodes[i].labels[k] = v
+		}
+	}
+}
+
+func (r *Record) keepBound(b bound) {
+	if len(r.bounds) < mostValues {
+		r.bounds = append(r.bounds, b)
+	}
+}
+
+func (r *Record) keepSpace(n namespace) {
+	if len(r.spaces) < mostValues {
+		r.spaces = append(r.spaces, n)
+	}
+}
+
+func (r *Record) keepMTLS(m mtls) {
+	if len(r.mtls) < mostValues {
+		r.mtls = append(r.mtls, m)
+	}
+}
+
+func (r *Record) keepOwn(cells map[string]string) { r.own = cells }
+
 // Read reads the files beside a pod, which are asked about the destinations of its failed calls. It fails only if ctx
 // ends: a file that cannot be read says nothing.
 func Read(ctx context.Context, p *evidence.Pod, failed calls.Calls, secrets bool) (*Record, error) {
@@ -121,6 +163,8 @@ func Read(ctx context.Context, p *evidence.Pod, failed calls.Calls, secrets bool
 		r.texts = append(r.texts, t)
 		r.readObjects(head, b.Source)
 		r.readTables(t)
+		r.readNodes(t)
+		r.readMesh(t)
 	}
 	for _, b := range p.Beside { // after the Services, whose addresses lines may have
 		if err := r.readLines(ctx, b); ctx.Err() != nil {
@@ -196,6 +240,7 @@ type Question struct {
 	Failure calls.Failure
 	To      doctor.Destination
 	Via     string        // what a proxy called for it, as its log has it; empty: not known
+	InVain  bool          // the proxy got no answer to it, as its log has it
 	At      evidence.Time // of the call, and of the last one like it
 	Last    evidence.Time
 	Said    string // the line of the call

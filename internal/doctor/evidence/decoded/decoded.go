@@ -14,6 +14,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/doctor/evidence"
 )
@@ -132,4 +133,25 @@ func Revision(p *evidence.Pod) uint64 {
 		return 0
 	}
 	return n
+}
+
+// Selector returns the selector of the pods of a workload.
+func Selector(object metav1.Object) (string, error) {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return "", err
+	}
+	var o struct {
+		Spec struct {
+			Selector *metav1.LabelSelector `json:"selector"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return "", err
+	}
+	s, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
+	if err != nil || s.Empty() || s == labels.Nothing() {
+		return "", errors.New("it selects no pods")
+	}
+	return s.String(), nil
 }

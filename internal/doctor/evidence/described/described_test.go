@@ -194,8 +194,8 @@ LAST SEEN   TYPE      REASON    OBJECT     SUBOBJECT               SOURCE       
 9s          Warning   BackOff   pod/web    spec.containers{app}    kubelet, node-1   Back-off restarting  6m           16      web.1
 `))
 	rows := []Row{
-		{Namespace: "shop", Name: "web-5d9c7b6f4d-x2x7k", Status: "CrashLoopBackOff", Ready: 1, Of: 2, Restarts: 5, Age: Age{7 * time.Minute, time.Minute}, Line: 3},
-		{Namespace: "shop", Name: "db-0", Status: "Running", Ready: 1, Of: 1, Age: Age{74 * time.Hour, time.Hour}, Line: 4},
+		{Namespace: "shop", Name: "web-5d9c7b6f4d-x2x7k", Status: "CrashLoopBackOff", Ready: 1, Of: 2, Restarts: 5, Ended: Age{147 * time.Second, time.Second}, Node: "node-1", Age: Age{7 * time.Minute, time.Minute}, Line: 3},
+		{Namespace: "shop", Name: "db-0", Status: "Running", Ready: 1, Of: 1, Age: Age{74 * time.Hour, time.Hour}, Node: "node-1", Line: 4},
 	}
 	if d := cmp.Diff(rows, got.Pods); d != "" {
 		t.Error(d)
@@ -208,6 +208,19 @@ LAST SEEN   TYPE      REASON    OBJECT     SUBOBJECT               SOURCE       
 	}
 	if d := cmp.Diff(events, got.Events); d != "" {
 		t.Error(d)
+	}
+	// A message of several lines, which are not indented, belongs to its event if a further event follows.
+	const head = "Events:\n  Type     Reason       Age   From     Message\n  ----     ------       ----  ----     -------\n"
+	long := head + "  Warning  FailedMount  3m    kubelet  MountVolume.SetUp failed: the driver says\nstatus: 401\n{\n  \"reason\": \"Expired\"\n}\n"
+	for text, want := range map[string]string{
+		long + "  Normal   Pulled       2m    kubelet  pulled\n":                      "MountVolume.SetUp failed: the driver says\nstatus: 401\n{\n\"reason\": \"Expired\"\n}",
+		long + "\n  Normal   Pulled       2m    kubelet  pulled\n":                    "MountVolume.SetUp failed: the driver says",
+		long + "$ kubectl get events\n  Normal   Pulled  2m    kubelet  of another\n": "MountVolume.SetUp failed: the driver says",
+		long: "MountVolume.SetUp failed: the driver says",
+	} {
+		if got := Read([]byte(text)); len(got.Events) == 0 || got.Events[0].Message != want {
+			t.Errorf("%q: %+v", text, got.Events)
+		}
 	}
 	// As kubectl described events once, with tabs and empty cells.
 	old := Read([]byte("Name: web\nNamespace: shop\nNode: n\nEvents:\n  FirstSeen\tLastSeen\tCount\tFrom\tSubObjectPath\tType\tReason\tMessage\n  ---------\t--------\t-----\t----\t-------------\t--------\t------\t-------\n" +
@@ -275,10 +288,27 @@ func TestLongTexts(t *testing.T) {
 }
 
 // No text makes the reader fail, or an object without a kind.
+// Lines of tables are known by their form, where their heads were left out; those of other kinds are not.
+func TestWithoutHeads(t *testing.T) {
+	got := Read([]byte("see\n> shop        web-0   0/2   Init:CrashLoopBackOff   5 (91s ago)   6m   10.1.0.7   n-1   <none>   <none>\nweb-1 1/1 Running 0\nweb   3/3   3   3   5d\njob.batch/x   0/1   3d   3d\n" +
+		"  Warning  FailedScheduling  3m (x5 over 23m)  default-scheduler  0/5 nodes\n6m5s   Normal   Killing   pod/web-2   Stopping container web\n"))
+	rows := []Row{
+		{Namespace: "shop", Name: "web-0", Status: "Init:CrashLoopBackOff", Ready: 0, Of: 2, Restarts: 5, Ended: Age{91 * time.Second, time.Second}, Age: Age{6 * time.Minute, time.Minute}, Node: "n-1", Line: 2},
+		{Name: "web-1", Status: "Running", Ready: 1, Of: 1, Line: 3},
+	}
+	if d := cmp.Diff(rows, got.Pods); d != "" {
+		t.Error(d)
+	}
+	if len(got.Events) != 2 || got.Events[0].Name != "web-1" || got.Events[0].Count != 5 || got.Events[1].Name != "web-2" || got.Events[1].Container != "web" {
+		t.Errorf("%+v", got.Events)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(web))
 	f.Add([]byte("LAST SEEN\tTYPE\tREASON\tOBJECT\tMESSAGE\n1m\tNormal\tA\tpod/x\ty\nNAME  READY  STATUS  RESTARTS  AGE\nx  1/1  Running  0  1m\n"))
 	f.Add([]byte(replicaSet))
+	f.Add([]byte("> shop   x-0   0/2   Init:CrashLoopBackOff   5 (91s ago)   6m   10.1.0.7   n-1   <none>\n  Warning  BackOff  3m (x5 over 23m)  kubelet  y\n6m5s  Normal  Killing  pod/x-0  z\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, o := range Read(text).Objects {
 			if o.Kind == "" || (o.Kind == "Pod") != (o.Pod != nil) {

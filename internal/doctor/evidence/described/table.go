@@ -66,13 +66,28 @@ func (r *reader) events() (out []Event) {
 		case is:
 			e.Line = r.at + 1
 			out = append(out, e)
-		case len(out) > 0 && line != "" && strings.TrimLeft(line, " \t>") != line && !hasField.MatchString(line): // a message of several lines
+		case len(out) > 0 && line != "" && (strings.TrimLeft(line, " \t>") != line && !hasField.MatchString(line) || r.goesOn(head)): // a message of several lines
 			add(&out[len(out)-1].Message, strings.TrimSpace(line))
 		default:
 			return out
 		}
 	}
 	return out
+}
+
+// goesOn reports whether a further row of a table comes soon after the current line, and nothing else begins before it: the
+// lines between belong to the message of an event.
+func (r *reader) goesOn(head table) bool {
+	const most = 40
+	for i, line := range r.lines[r.at:min(r.at+most, len(r.lines))] {
+		if _, is := eventOf(head.cells(line)); is {
+			return i > 0
+		}
+		if line == "" || outside.MatchString(line) || rowsHead.MatchString(line) || nodesHead.MatchString(line) || eventsHead.MatchString(line) || named.MatchString(line) || strings.Contains(line, "kubectl ") {
+			return false
+		}
+	}
+	return false
 }
 
 var hasField = regexp.MustCompile(`^[ \t>]*[A-Z][A-Za-z ]*:(?:\s|$)`)
@@ -181,7 +196,7 @@ func age(text string) (a Age) {
 	return a
 }
 
-var restarted = regexp.MustCompile(`^(\d+)(?: \(\w+ ago\))?$`)
+var restarted = regexp.MustCompile(`^(\d+)(?: \((\w+) ago\))?$`)
 
 // rows reads a table of pods, from its head on.
 func (r *reader) rows() {
@@ -193,10 +208,71 @@ func (r *reader) rows() {
 		if !ok || m == nil || number(ready) < 0 || number(of) < 0 || strings.Contains(c["name"], " ") || c["status"] == "" {
 			return
 		}
-		r.out.Pods = append(r.out.Pods, Row{Namespace: cmp.Or(c["namespace"], r.in), Name: c["name"], Status: c["status"], Ready: number(ready), Of: number(of), Restarts: number(m[1]),
-			Age: age(c["age"]), Line: r.at + 1})
+		r.out.Pods = append(r.out.Pods, Row{Namespace: cmp.Or(c["namespace"], r.in), Name: ofPod.ReplaceAllString(c["name"], ""), Status: c["status"], Ready: number(ready), Of: number(of), Restarts: number(m[1]),
+			Ended: age(m[2]), Age: age(c["age"]), Node: nodeIn(c["node"]), Line: r.at + 1})
 	}
 }
+
+// Of lines of tables whose heads are not there.
+var (
+	aRow = regexp.MustCompile(`^(?:[ \t]*>)*[ \t|]*(?:([a-z0-9][-a-z0-9]*)(?:[ ]{2,}|\t)[ \t]*)?(?:pods?/)?([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)[ \t]+(\d{1,3})/(\d{1,3})[ \t]+([A-Z][A-Za-z]*(?::[A-Za-z0-9/]+)*)[ \t]+(\d{1,6})(?:[ \t]+\((\w+) ago\))?` +
+		`(?:[ \t]+((?:\d+[ydhms])+)(?:[ \t]+(?:\d+\.\d+\.\d+\.\d+|[0-9a-f]*:[0-9a-f:]+|<none>)[ \t]+(\S+))?(?:[ \t].*)?)?$`)
+	anEvent  = regexp.MustCompile(`^(?:[ \t]*>)*[ \t|]*(?:([a-z0-9][-a-z0-9]*)(?:[ ]{2,}|\t)[ \t]*)?((?:\d+[ydhms])+(?: \(x\d+ over \w+\))?)[ \t]+(Normal|Warning)[ \t]+([A-Z][A-Za-z]+)[ \t]+([a-z]+/[a-z0-9][-a-z0-9.]*)[ \t]+(\S.*)$`)
+	anOwn    = regexp.MustCompile(`^(?:[ \t]*>)*[ \t|]*(Normal|Warning)[ \t]+([A-Z][A-Za-z]+)[ \t]+((?:\d+[ydhms])+(?: \(x\d+ over \w+\))?)[ \t]+([a-z][-a-z0-9]*)[ \t]+(\S.*)$`)
+	ofPod    = regexp.MustCompile(`^pods?/`)
+	noColumn = regexp.MustCompile(`^(?:<none>|<unset>|-)?$`)
+)
+
+// RowOf returns the line of kubectl get pods that a line of a text is, by its form alone, since its head may not be there.
+func RowOf(line string) (Row, bool) {
+	m := aRow.FindStringSubmatch(line)
+	if m == nil {
+		return Row{}, false
+	}
+	return Row{Namespace: m[1], Name: m[2], Ready: number(m[3]), Of: number(m[4]), Status: m[5], Restarts: number(m[6]), Ended: age(m[7]), Age: age(m[8]), Node: nodeIn(m[9])}, true
+}
+
+func nodeIn(cell string) string {
+	if noColumn.MatchString(cell) {
+		return ""
+	}
+	return cell
+}
+
+// EventLine returns the event that a line of a text is, by its form alone: of kubectl get events with its object, of a
+// description without.
+func EventLine(line string) (Event, bool) {
+	if m := anEvent.FindStringSubmatch(line); m != nil {
+		return eventOf(map[string]string{"namespace": m[1], "last seen": m[2], "type": m[3], "reason": m[4], "object": m[5], "message": m[6]})
+	}
+	if m := anOwn.FindStringSubmatch(line); m != nil {
+		return eventOf(map[string]string{"type": m[1], "reason": m[2], "age": m[3], "from": m[4], "message": m[5]})
+	}
+	return Event{}, false
+}
+
+// loose reads a line of a table whose head is not there.
+func (r *reader) loose(line string) bool {
+	if row, is := RowOf(line); is && len(r.out.Pods) < mostRows {
+		row.Namespace, row.Line = cmp.Or(row.Namespace, r.in), r.at+1
+		r.out.Pods = append(r.out.Pods, row)
+		return true
+	}
+	if e, is := EventLine(line); is && len(r.out.Events) < mostRows {
+		e.Line = r.at + 1
+		if e.Name == "" { // of the pod in the line above, as a person puts them one below the other
+			if n := len(r.out.Pods); n > 0 && r.at-r.out.Pods[n-1].Line < near {
+				e.Kind, e.Namespace, e.Name = "Pod", r.out.Pods[n-1].Namespace, r.out.Pods[n-1].Name
+			}
+		}
+		r.out.Events = append(r.out.Events, e)
+		return true
+	}
+	return false
+}
+
+// near is the number of lines between the line of a pod and events of which no object is said.
+const near = 8
 
 // nodes reads a table of nodes, from its head on.
 func (r *reader) nodes() {

@@ -56,7 +56,9 @@ type Age struct{ Least, Error time.Duration }
 type Row struct {
 	Namespace, Name, Status string
 	Ready, Of, Restarts     int
+	Ended                   Age // since the last restart
 	Age                     Age
+	Node                    string // empty: the line does not have it
 	Line                    int
 }
 
@@ -80,6 +82,9 @@ const (
 func Is(head []byte) bool {
 	return named.Match(head) && inNamespace.Match(head) || hasUnits.Match(head) && hasState.Match(head) || describes.Match(head) && hasState.Match(head) || eventsHead.Match(head) || rowsHead.Match(head) || nodesHead.Match(head)
 }
+
+// IsHead reports whether a line is the head of a table of pods, or of events.
+func IsHead(line string) bool { return rowsHead.MatchString(line) || eventsHead.MatchString(line) }
 
 const quoted = `(?m)^((?:[ \t]*>)*[ \t]*)`
 
@@ -160,6 +165,7 @@ func (r *reader) step() {
 		r.object.Events, r.object.Whole = append(r.object.Events, events...), true
 		r.end()
 		return
+	case r.object == nil && r.loose(line):
 	case r.object != nil:
 		r.object.line(line)
 	}

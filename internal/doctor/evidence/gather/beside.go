@@ -21,14 +21,14 @@ func (b *bundle) addBeside(l placedLog, head []byte) {
 
 // giveBeside gives each pod the texts beside it, and the logs of the other pods if these are few.
 func (b *bundle) giveBeside() {
-	add := func(p *evidence.Pod, l *evidence.Log, of string) {
+	add := func(p *evidence.Pod, l *evidence.Log, of string, unnamed bool) {
 		if len(p.Beside) < mostBeside {
-			p.Beside = append(p.Beside, evidence.Beside{Log: l, Of: of})
+			p.Beside = append(p.Beside, evidence.Beside{Log: l, Of: of, Unnamed: unnamed})
 		}
 	}
 	for _, l := range b.beside {
 		for _, p := range b.near(l.folder, name{}) {
-			add(p, l.Log, "")
+			add(p, l.Log, "", l.unnamed)
 		}
 	}
 	for _, p := range b.pods {
@@ -36,7 +36,7 @@ func (b *bundle) giveBeside() {
 			for _, c := range q.Containers {
 				for _, l := range c.Logs {
 					if p.Pod != q.Pod && len(b.pods) <= mostPeers {
-						add(p.Pod, l, q.Object.Name+"/"+c.Name)
+						add(p.Pod, l, q.Object.Name+"/"+c.Name, false)
 					}
 				}
 			}

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/attribution"
 	"outrider.dev/internal/doctor/evidence/partial"
 )
 
@@ -36,9 +35,11 @@ type bundle struct {
 	of       name // what the piece of a ticket that is being read is of
 	beside   []placedLog
 	other    bool                // the file that is being read has objects of other kinds than those of a pod and its owners
+	words    bool                // the piece that is being read has a person's words
 	gaps     bool                // the document that is being read leaves something out
 	used     map[string]bool     // files of which something is used
 	kinds    map[string][]string // by file: kinds of objects that are not read
+	folders  map[string]string   // by file: its folder
 	at       map[string]int      // index in pods, by name and UID
 	depth    int                 // nesting depth of the list that is being read
 	held     int64               // approximate bytes of memory that the objects use
@@ -75,11 +76,13 @@ type placedLog struct {
 	folder  string
 	empty   bool
 	dropped bool   // it is no log
+	unnamed bool   // it is one, of a container that is not known
+	taken   string // why it is taken as its container's, if nothing names that
 	text    []byte // its first bytes, which may be the answer of kubectl in its place
 }
 
 func newBundle(most int64) *bundle {
-	return &bundle{owners: map[string]evidence.Owner{}, works: map[string]*evidence.Creator{}, configs: map[string]evidence.Config{}, at: map[string]int{}, used: map[string]bool{}, kinds: map[string][]string{}, most: most}
+	return &bundle{owners: map[string]evidence.Owner{}, works: map[string]*evidence.Creator{}, configs: map[string]evidence.Config{}, at: map[string]int{}, used: map[string]bool{}, kinds: map[string][]string{}, folders: map[string]string{}, most: most}
 }
 
 func (b *bundle) unused(from evidence.Source, format string, args ...any) {
@@ -96,6 +99,9 @@ func (b *bundle) finish(ctx context.Context) (pods []*evidence.Pod, unused []evi
 	b.addTickets()
 	b.addParts()
 	b.addTexts()
+	for _, p := range b.pods {
+		b.ownByName(p.Pod)
+	}
 	slices.SortFunc(b.pods, func(a, c placed) int {
 		return cmp.Or(strings.Compare(a.Name(), c.Name()), strings.Compare(string(a.Object.UID), string(c.Object.UID)))
 	})
@@ -110,10 +116,15 @@ func (b *bundle) finish(ctx context.Context) (pods []*evidence.Pod, unused []evi
 		p.FromEvents()
 		pods = append(pods, p.Pod)
 	}
+	var left []leftLog
 	for _, l := range b.logs {
 		l.Truncated = l.Truncated || slices.Contains(b.cut, l.Source.File)
-		b.giveLog(l)
+		if why := b.giveLog(ctx, &l); why != "" {
+			left = append(left, leftLog{l, why})
+		}
 	}
+	b.giveLeft(ctx, left)
+	b.noteUnread()
 	b.giveBeside()
 	for _, j := range b.journals {
 		if p, why := b.onlyPod(j.folder); p != nil {
@@ -157,7 +168,7 @@ func (b *bundle) giveFailures(p *evidence.Pod) {
 		if previous {
 			kind = evidence.FromPreviousLog
 		}
-		p.Missing = append(p.Missing, evidence.Missing{Kind: kind, What: logOf(container, previous), Why: why})
+		p.Missing = append(p.Missing, evidence.Missing{Kind: kind, What: evidence.NameOfLog(container, previous), Why: why})
 	}
 }
 
@@ -165,7 +176,7 @@ func (b *bundle) giveFailures(p *evidence.Pod) {
 func (b *bundle) own(p *evidence.Pod) {
 	refs, namespace := p.Object.OwnerReferences, p.Object.Namespace
 	for depth := 0; depth < 4; depth++ {
-		kind, name := controller(refs)
+		kind, name := evidence.Controller(refs)
 		if kind == "" {
 			break
 		}
@@ -237,13 +248,13 @@ func (b *bundle) giveEvents(p *evidence.Pod, byAbout map[string][]int) {
 	slices.SortStableFunc(p.Events, func(a, c evidence.Event) int { return a.First.At.Compare(c.First.At) })
 }
 
-// giveLog finds the container of a log by the name of its file and the pods of its folder.
-func (b *bundle) giveLog(l placedLog) {
+// giveLog finds the container of a log by the name of its file and the pods of its folder, and returns why it did not.
+func (b *bundle) giveLog(ctx context.Context, l *placedLog) (why string) {
 	candidates := b.near(l.folder, l.name)
 	if len(candidates) == 0 {
-		b.addBeside(l, nil)
+		b.addBeside(*l, nil)
 		b.unused(l.Source, "no pod of the evidence is %s; want its object beside the log, as kubectl get pod NAME -o yaml prints it", l.describe())
-		return
+		return ""
 	}
 	type match struct {
 		pod       *evidence.Pod
@@ -261,45 +272,46 @@ func (b *bundle) giveLog(l placedLog) {
 	}
 	for _, p := range candidates {
 		if len(found) == 0 || found[0].meant {
-			if c := b.meant(p, &l); c != nil {
+			m, ok := attribution.Of(ctx, p, b.lines(l))
+			if c := l.match(m, ok); c != nil {
 				found = append(found, match{p, c, true})
 			}
 		}
 	}
 	if len(found) == 0 && len(candidates) == 1 {
-		if c := b.uncounted(candidates[0], l); c != nil {
+		if c := b.uncounted(candidates[0], *l); c != nil {
 			found = append(found, match{candidates[0], c, false})
 		}
 	}
 	switch {
 	case len(found) == 1:
-		b.give(found[0].pod, l, found[0].container)
+		b.give(found[0].pod, *l, found[0].container)
+		return ""
 	case len(found) > 1:
 		var names []string
 		for _, m := range found {
 			names = append(names, m.pod.Name())
 		}
-		b.notRead(l, "pods %s have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder", strings.Join(names, ", "))
+		return fmt.Sprintf("pods %s have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder", strings.Join(names, ", "))
 	case strings.Contains(l.base, "access") && len(candidates) == 1:
-		b.addBeside(l, nil)
+		b.addBeside(*l, nil)
 		b.unused(l.Source, "an access log is no log of a container")
+		return ""
 	case l.heading != "":
-		b.notRead(l, "its heading does not name one container of the pod: write the command above it, as kubectl logs POD -c CONTAINER")
-	default:
-		var names []string
-		for _, p := range candidates {
-			for _, c := range p.Containers {
-				if !slices.Contains(names, c.Name) {
-					names = append(names, c.Name)
-				}
+		return "its heading does not name one container of the pod: write the command above it, as kubectl logs POD -c CONTAINER"
+	}
+	var names []string
+	for _, p := range candidates {
+		for _, c := range p.Containers {
+			if !slices.Contains(names, c.Name) {
+				names = append(names, c.Name)
 			}
 		}
-		if len(names) == 0 {
-			b.notRead(l, "the evidence does not say of which pod and container it is: name it POD_CONTAINER.log")
-			return
-		}
-		b.notRead(l, "it is not named after a container of a pod beside it, as CONTAINER.log or CONTAINER.previous.log (%s)", strings.Join(names, ", "))
 	}
+	if len(names) == 0 {
+		return "the evidence does not say of which pod and container it is: name it POD_CONTAINER.log"
+	}
+	return fmt.Sprintf("it is not named after a container of a pod beside it, as CONTAINER.log or CONTAINER.previous.log (%s)", strings.Join(names, ", "))
 }
 
 // near returns the pods to which a file may belong: those that the file's name identifies, or else the pods of the
@@ -348,7 +360,7 @@ func (b *bundle) onlyPod(folder string) (*evidence.Pod, string) {
 func (b *bundle) give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 	b.use(l.Source)
 	if says := p.Instead(l.text, c.Name); says != "" && len(l.text) <= evidence.MostInstead {
-		p.Missing = append(p.Missing, evidence.Missing{Kind: l.Log.Source.Kind, What: logOf(c.Name, l.previous), Why: fmt.Sprintf("%s has the answer of kubectl in its place: %s", path.Base(l.Source.File), says)})
+		p.Missing = append(p.Missing, evidence.Missing{Kind: l.Log.Source.Kind, What: evidence.NameOfLog(c.Name, l.previous), Why: fmt.Sprintf("%s has the answer of kubectl in its place: %s", path.Base(l.Source.File), says)})
 		return
 	}
 	l.Log.Run = -1
@@ -364,6 +376,11 @@ func (b *bundle) give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 		}
 	default:
 		l.Log.Run = c.Restarts
+		if c.Run(c.Restarts) == nil && c.Waiting == nil { // whose state is not known
+			if run := attribution.RunOf(context.Background(), c, l.Log); run >= 0 {
+				l.Log.Run = run
+			}
+		}
 	}
 	if l.Log.Run < 0 && l.run < 0 && l.previous && c.Restarts >= 0 {
 		if l.empty { // must-gather creates both files for each container
@@ -382,6 +399,9 @@ func (b *bundle) give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 		}
 	}
 	c.Logs = append(c.Logs, l.Log)
+	if l.Log.Taken = l.taken; l.taken != "" {
+		p.Notes = append(p.Notes, evidence.Note{Source: l.Source, Text: fmt.Sprintf("%s is taken as the log of container %s: %s", path.Base(l.Source.String()), c.Name, l.taken)})
+	}
 	slices.SortStableFunc(c.Logs, func(a, b *evidence.Log) int { return a.Run - b.Run })
 	if l.Truncated {
 		p.Missing = append(p.Missing, evidence.Missing{Kind: l.Log.Source.Kind, What: fmt.Sprintf("the rest of the log of container %s, run %d", c.Name, l.Log.Run), Why: "truncated"})
@@ -395,37 +415,21 @@ func noteMissing(p *evidence.Pod) {
 			if c.Waiting != nil && r.Number < c.Restarts {
 				continue // its last run is the previous one: the kubelet keeps no log of an earlier one
 			}
-			kind, what := evidence.FromLog, logOf(c.Name, false)
+			kind, what := evidence.FromLog, evidence.NameOfLog(c.Name, false)
 			if r.Number < c.Restarts {
-				kind, what = evidence.FromPreviousLog, logOf(c.Name, true)
+				kind, what = evidence.FromPreviousLog, evidence.NameOfLog(c.Name, true)
 			}
 			noted := slices.ContainsFunc(p.Missing, func(m evidence.Missing) bool { return m.What == what })
 			if c.Log(r.Number) == nil && !noted && r.Number >= c.Restarts-1 {
-				p.Missing = append(p.Missing, evidence.Missing{Kind: kind, What: what, Why: "it is not among the evidence"})
+				why := "it is not among the evidence"
+				if slices.ContainsFunc(p.Beside, func(s evidence.Beside) bool { return s.Unnamed }) {
+					why = "no log of the evidence names it"
+				}
+				p.Missing = append(p.Missing, evidence.Missing{Kind: kind, What: what, Why: why})
 			}
 		}
 	}
 	if len(p.Events) == 0 && !slices.ContainsFunc(p.Missing, func(m evidence.Missing) bool { return m.Kind == evidence.FromEvent }) {
 		p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromEvent, What: "events", Why: "there are none: the API server forgets them after an hour"})
 	}
-}
-
-func logOf(container string, previous bool) string {
-	if previous {
-		return "previous log of container " + container
-	}
-	return "log of container " + container
-}
-
-// controller returns the owner that manages an object: the one with controller: true, or the only one.
-func controller(refs []metav1.OwnerReference) (kind, name string) {
-	for _, r := range refs {
-		if r.Controller != nil && *r.Controller {
-			return r.Kind, r.Name
-		}
-	}
-	if len(refs) == 1 {
-		return refs[0].Kind, refs[0].Name
-	}
-	return "", ""
 }

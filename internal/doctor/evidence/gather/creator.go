@@ -70,9 +70,6 @@ func (b *bundle) addCreator(kind, namespace, name string, from evidence.Source, 
 	}
 }
 
-// notCreated are the reasons of events that say that pods, or what creates them, cannot be created.
-var notCreated = []string{"FailedCreate", "ReplicaSetCreateError", "FailedCreatePod"}
-
 // creators returns the workloads whose pods cannot be created, sorted. One of which a pod is in the evidence counts
 // only if its condition, or a later event, says so now, and one that has all its pods does not count. Of a workload and
 // its owner the one nearer to the pods counts.
@@ -80,7 +77,7 @@ func (b *bundle) creators() (out []*evidence.Creator) {
 	seen := map[string]bool{}
 	for _, e := range b.events {
 		kind, namespace, name := e.Object()
-		if !slices.Contains(notCreated, e.Reason) || kind == "Pod" || kind == "" || namespace+name == "" || e.id != "" && seen[e.id] {
+		if !slices.Contains(evidence.NotCreated, e.Reason) || kind == "Pod" || kind == "" || namespace+name == "" || e.id != "" && seen[e.id] {
 			continue
 		}
 		seen[e.id] = true
@@ -118,7 +115,7 @@ func (b *bundle) creators() (out []*evidence.Creator) {
 	inner := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(b.works)) {
 		if o := b.owners[key]; fails(key) && o.Object != nil {
-			kind, name := controller(o.Object.GetOwnerReferences())
+			kind, name := evidence.Controller(o.Object.GetOwnerReferences())
 			inner[evidence.About(kind, b.works[key].Namespace, name)] = true
 		}
 	}

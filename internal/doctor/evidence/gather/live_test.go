@@ -24,7 +24,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/agent/status"
-	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/cluster"
 )
 
 // object decodes an object from a manifest.
@@ -77,8 +77,8 @@ func TestLive(t *testing.T) {
 	defer agent.Close()
 	var mu sync.Mutex
 	asked := map[string]bool{}
-	w := Wanted{Namespace: "shop", Names: []string{"deploy/awesome-app"}, LogBytes: int64(2*len("2026-11-24T13:16:37.123456789Z ") + len(proxyLog)), now: func() time.Time { return time.Date(2026, 11, 24, 13, 20, 0, 0, time.UTC) },
-		logs: func(_ context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error) {
+	w := cluster.Wanted{Namespace: "shop", Names: []string{"deploy/awesome-app"}, LogBytes: int64(2*len("2026-11-24T13:16:37.123456789Z ") + len(proxyLog)), Now: func() time.Time { return time.Date(2026, 11, 24, 13, 20, 0, 0, time.UTC) },
+		OpenLog: func(_ context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			asked[fmt.Sprintf("%s/%s %s previous %v timestamps %v", namespace, pod, o.Container, o.Previous, o.Timestamps)] = true
@@ -89,7 +89,7 @@ func TestLive(t *testing.T) {
 			}
 			return io.NopCloser(strings.NewReader(text)), nil
 		}}
-	s, err := Live(t.Context(), Cluster{Core: shop(t), Forward: func(_ context.Context, namespace, pod string, port int) (string, func(), error) {
+	s, err := Live(t.Context(), cluster.Access{Core: shop(t), Forward: func(_ context.Context, namespace, pod string, port int) (string, func(), error) {
 		if namespace != "shop" || pod != "awesome-app" || port != contract.StatusPort {
 			t.Errorf("port %d of %s/%s", port, namespace, pod)
 		}
@@ -143,7 +143,7 @@ func TestLiveWithoutRights(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", nil)
 		})
 	}
-	s, err := Live(t.Context(), Cluster{Core: core}, Wanted{Namespace: "shop", Names: []string{"pod/awesome-app"}, logs: func(context.Context, string, string, *corev1.PodLogOptions) (io.ReadCloser, error) {
+	s, err := Live(t.Context(), cluster.Access{Core: core}, cluster.Wanted{Namespace: "shop", Names: []string{"pod/awesome-app"}, OpenLog: func(context.Context, string, string, *corev1.PodLogOptions) (io.ReadCloser, error) {
 		return nil, context.DeadlineExceeded
 	}})
 	if err != nil {
@@ -162,20 +162,20 @@ func TestLiveWithoutRights(t *testing.T) {
 
 func TestLivePods(t *testing.T) {
 	for name, tt := range map[string]struct {
-		wanted Wanted
+		wanted cluster.Wanted
 		want   string
 	}{
-		"all of all namespaces":      {Wanted{}, "shop/awesome-app shop/other"},
-		"by label":                   {Wanted{Selector: "app=awesome"}, "shop/awesome-app"},
-		"the first ones":             {Wanted{Pods: 1}, "shop/awesome-app; there are 2 pods, of which the first 1 are read"},
-		"one that is not there":      {Wanted{Namespace: "shop", Names: []string{"x"}}, `reading pod shop/x: pods "x" not found`},
-		"a kind without pods":        {Wanted{Namespace: "shop", Names: []string{"svc/x"}}, "svc/x: want POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME or rs/NAME"},
-		"a workload that is no more": {Wanted{Namespace: "shop", Names: []string{"job/x"}}, `reading Job shop/x: jobs.batch "x" not found`},
-		"one without a selector":     {Wanted{Namespace: "shop", Names: []string{"rs/awesome-app-7d9"}}, "ReplicaSet shop/awesome-app-7d9: it selects no pods"},
-		"a name without a namespace": {Wanted{Names: []string{"x"}}, "x: a name needs a namespace"},
+		"all of all namespaces":      {cluster.Wanted{}, "shop/awesome-app shop/other"},
+		"by label":                   {cluster.Wanted{Selector: "app=awesome"}, "shop/awesome-app"},
+		"the first ones":             {cluster.Wanted{Pods: 1}, "shop/awesome-app; there are 2 pods, of which the first 1 are read"},
+		"one that is not there":      {cluster.Wanted{Namespace: "shop", Names: []string{"x"}}, `reading pod shop/x: pods "x" not found`},
+		"a kind without pods":        {cluster.Wanted{Namespace: "shop", Names: []string{"svc/x"}}, "svc/x: want POD, deploy/NAME, job/NAME, cronjob/NAME, sts/NAME, ds/NAME or rs/NAME"},
+		"a workload that is no more": {cluster.Wanted{Namespace: "shop", Names: []string{"job/x"}}, `reading Job shop/x: jobs.batch "x" not found`},
+		"one without a selector":     {cluster.Wanted{Namespace: "shop", Names: []string{"rs/awesome-app-7d9"}}, "ReplicaSet shop/awesome-app-7d9: it selects no pods"},
+		"a name without a namespace": {cluster.Wanted{Names: []string{"x"}}, "x: a name needs a namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Live(t.Context(), Cluster{Core: shop(t)}, tt.wanted)
+			s, err := Live(t.Context(), cluster.Access{Core: shop(t)}, tt.wanted)
 			var got []string
 			if err != nil {
 				got = append(got, err.Error())
@@ -195,12 +195,27 @@ func TestLivePods(t *testing.T) {
 	}
 }
 
-// A log ends at its limit without an error, even if the API server sends more.
-func TestALogEndsAtItsLimit(t *testing.T) {
-	log := &evidence.Log{}
-	text, err := io.ReadAll(&limited{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("line\n", 100))), log: log, left: 12})
-	if err != nil || string(text) != "line\nline\nli" || !log.Truncated {
-		t.Errorf("%q, %v, truncated %v", text, err, log.Truncated)
+// A CronJob has the pods of its Jobs, and no other ones.
+func TestLiveCronJob(t *testing.T) {
+	var objects []runtime.Object
+	for i, name := range []string{"nightly", "weekly", "yearly"} {
+		objects = append(objects, object(t, fmt.Sprintf("{apiVersion: batch/v1, kind: CronJob, metadata: {name: %s, namespace: shop, uid: c%d}}", name, i)))
+		for _, job := range []string{name + "-1", name + "-2"}[i:] {
+			objects = append(objects, object(t, fmt.Sprintf("{apiVersion: batch/v1, kind: Job, metadata: {name: %s, namespace: shop, uid: %s, ownerReferences: [{kind: CronJob, name: %s, uid: c%d, controller: true}]}}", job, job, name, i)),
+				object(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s-x, namespace: shop, labels: {job-name: %s}, ownerReferences: [{kind: Job, name: %s, uid: %s, controller: true}]}, spec: {containers: [{name: app}]}}", job, job, job, job)))
+		}
+	}
+	for name, want := range map[string]string{"cronjob/nightly": "shop/nightly-1-x shop/nightly-2-x", "cj/weekly": "shop/weekly-2-x", "cronjobs/yearly": ""} {
+		s, err := Live(t.Context(), cluster.Access{Core: fake.NewClientset(objects...)}, cluster.Wanted{Namespace: "shop", Names: []string{name}})
+		var got []string
+		if err == nil {
+			for _, p := range s.Pods {
+				got = append(got, p.Name())
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, want)
+		}
 	}
 }
 
@@ -214,14 +229,14 @@ func TestLiveWithoutPods(t *testing.T) {
 		object(t, "{apiVersion: v1, kind: Event, metadata: {name: f, namespace: shop, uid: f}, involvedObject: {kind: ReplicaSet, namespace: shop, name: other}, reason: FailedCreate, message: 'Error creating: x'}"),
 	}
 	core := fake.NewClientset(objects...)
-	s, err := Live(t.Context(), Cluster{Core: core}, Wanted{Namespace: "shop", Names: []string{"deploy/web"}})
+	s, err := Live(t.Context(), cluster.Access{Core: core}, cluster.Wanted{Namespace: "shop", Names: []string{"deploy/web"}})
 	if err != nil || len(s.Creators) != 1 || s.Creators[0].About() != "ReplicaSet shop/web-1" || s.Creators[0].Want != 2 || len(s.Creators[0].Events) != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if _, err := Live(t.Context(), Cluster{Core: core}, Wanted{Namespace: "shop", Names: []string{"sts/db"}}); err == nil || !strings.Contains(err.Error(), "StatefulSet db in namespace shop has no pod") {
+	if _, err := Live(t.Context(), cluster.Access{Core: core}, cluster.Wanted{Namespace: "shop", Names: []string{"sts/db"}}); err == nil || !strings.Contains(err.Error(), "StatefulSet db in namespace shop has no pod") {
 		t.Error(err)
 	}
-	if s, err := Live(t.Context(), Cluster{Core: core}, Wanted{Namespace: "shop"}); err != nil || len(s.Creators) != 2 {
+	if s, err := Live(t.Context(), cluster.Access{Core: core}, cluster.Wanted{Namespace: "shop"}); err != nil || len(s.Creators) != 2 {
 		t.Errorf("all of the namespace: %+v, %v", s, err)
 	}
 }

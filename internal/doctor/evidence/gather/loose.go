@@ -2,6 +2,7 @@ package gather
 
 import (
 	"cmp"
+	"context"
 	"path"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/attribution"
 	"outrider.dev/internal/doctor/evidence/partial"
 	"outrider.dev/startup"
 )
@@ -23,8 +25,8 @@ const mostLoose = 20
 func (b *bundle) looseLogs(text func(*evidence.Pod) []byte) {
 	beside := map[*evidence.Pod][]placedLog{}
 	for _, l := range b.logs {
-		// One near several pods may be of any of them.
-		if of := b.near(l.folder, l.name); len(of) == 1 && of[0].Row != nil && len(beside[of[0]]) < mostLoose {
+		// One near several pods may be of any of them, unless the events of one name its container.
+		if of := b.byEvents(b.near(l.folder, l.name), l); len(of) == 1 && of[0].Row != nil && len(beside[of[0]]) < mostLoose {
 			beside[of[0]] = append(beside[of[0]], l)
 		}
 	}
@@ -36,7 +38,8 @@ func (b *bundle) looseLogs(text func(*evidence.Pod) []byte) {
 		if p.Row.Status == "Terminating" {
 			p.Object.DeletionTimestamp = &metav1.Time{} // when is not known
 		}
-		if len(beside[p]) > 0 && len(p.Object.Spec.Containers) == 0 {
+		began := p.Row.Restarts > 0 || !starting.MatchString(p.Row.Status) || strings.HasPrefix(p.Row.Status, "Init:")
+		if len(beside[p]) > 0 && len(p.Object.Spec.Containers) == 0 && began {
 			p.Object.Spec.Containers = looseContainers(p, text(p), beside[p])
 			p.Containers = evidence.NewPod(p.Object, p.Source).Containers
 		}
@@ -49,12 +52,12 @@ func looseContainers(p *evidence.Pod, text []byte, logs []placedLog) (out []core
 	var all, named []string
 	for _, l := range logs {
 		rest := strings.TrimLeft(strings.TrimPrefix(l.base, p.Object.Name), "._-") // of POD_CONTAINER
-		container := cmp.Or(l.container, partial.ProxyIn(l.heading), rest, l.base)
+		container := cmp.Or(l.container, partial.ProxyIn(l.heading), programOf(l), rest, l.base)
 		switch {
 		case !partial.IsLabel.MatchString(container) || len(container) > 63:
 		case partial.Names(text, container):
 			named, all = append(named, container), append(all, container)
-		case l.container != "", l.heading != "", path.Ext(l.Source.File) == ".log":
+		case l.container != "", l.heading != "", path.Ext(l.Source.File) == ".log", len(logs) == p.Row.Of:
 			all = append(all, container)
 		}
 	}
@@ -70,17 +73,33 @@ func looseContainers(p *evidence.Pod, text []byte, logs []placedLog) (out []core
 	return out
 }
 
+// programOf returns the container by whose usual name the program of a part of a text is known; empty: it is not.
+func programOf(l placedLog) string {
+	if l.heading == "" {
+		return ""
+	}
+	head, err := l.Head(context.Background(), mostBegin)
+	if err != nil {
+		return ""
+	}
+	return attribution.ProgramIn(head)
+}
+
 // uncounted returns a new container of a pod of which a text shows a part of the containers alone, for a log that is
 // named after none of them: the line of kubectl get pods counts more than are known. It returns nil if it does not.
 func (b *bundle) uncounted(p *evidence.Pod, l placedLog) *evidence.Container {
-	if p.Row != nil || !p.Omitted.Spec && !p.Omitted.Hooks || path.Ext(l.Source.File) != ".log" || !partial.IsLabel.MatchString(l.base) || strings.HasPrefix(p.Object.Name, l.base+"-") {
+	container := cmp.Or(programOf(l), l.container)
+	if container == "" && path.Ext(l.Source.File) == ".log" {
+		container = l.base
+	}
+	if p.Row != nil || !p.Omitted.Spec && !p.Omitted.Hooks || !partial.IsLabel.MatchString(container) || strings.HasPrefix(p.Object.Name, container+"-") {
 		return nil
 	}
 	for _, t := range b.texts {
 		for _, r := range t.Pods {
 			if r.Name == p.Object.Name && r.Of > len(p.Object.Spec.Containers) {
-				p.Object.Spec.Containers, p.Omitted.Spec = append(p.Object.Spec.Containers, corev1.Container{Name: l.base}), true
-				p.Containers = append(p.Containers, &evidence.Container{Name: l.base, Kind: startup.Plain, Restarts: -1})
+				p.Object.Spec.Containers, p.Omitted.Spec = append(p.Object.Spec.Containers, corev1.Container{Name: container}), true
+				p.Containers = append(p.Containers, &evidence.Container{Name: container, Kind: startup.Plain, Restarts: -1})
 				return p.Containers[len(p.Containers)-1]
 			}
 		}
@@ -94,6 +113,9 @@ var (
 	waiting  = regexp.MustCompile(`^(?:ImagePullBackOff|ErrImagePull|ErrImageNeverPull|InvalidImageName|CrashLoopBackOff|CreateContainer(?:Config)?Error|RunContainerError)$`)
 )
 
+// pulled matches the events about an image.
+var pulled = regexp.MustCompile(`\bimage "([^"\s]+)"`)
+
 // startingRows makes pods of lines about which there are events too, if the STATUS and the events together say how the
 // containers are: none has started, or the only one that the events are about waits.
 func (b *bundle) startingRows() {
@@ -102,10 +124,13 @@ func (b *bundle) startingRows() {
 		if p.Row == nil || len(p.Object.Spec.Containers) > 0 {
 			continue
 		}
-		n := 0
+		n, image := 0, ""
 		for _, e := range b.events {
 			if e.About != evidence.About("Pod", p.Object.Namespace, p.Object.Name) {
 				continue
+			}
+			if m := pulled.FindStringSubmatch(e.Message); m != nil {
+				image = m[1]
 			}
 			if n++; e.Container != "" && !slices.Contains(containers, e.Container) {
 				containers = append(containers, e.Container)
@@ -115,8 +140,9 @@ func (b *bundle) startingRows() {
 		case n == 0:
 			continue
 		case starting.MatchString(p.Row.Status):
-		case waiting.MatchString(p.Row.Status) && len(containers) == 1 && p.Row.Of == 1:
-			p.Object.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containers[0], RestartCount: int32(p.Row.Restarts), State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: p.Row.Status}}}}
+		case waiting.MatchString(p.Row.Status) && len(containers) < 2 && p.Row.Of == 1:
+			containers = append(containers, partial.NoContainer)
+			p.Object.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containers[0], Image: image, RestartCount: int32(p.Row.Restarts), State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: p.Row.Status}}}}
 		default:
 			continue
 		}

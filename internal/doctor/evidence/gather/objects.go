@@ -22,9 +22,6 @@ import (
 	"outrider.dev/internal/doctor/evidence/partial"
 )
 
-// owners are the kinds of objects that own pods.
-var owners = map[string]bool{"Job": true, "CronJob": true, "Deployment": true, "ReplicaSet": true, "StatefulSet": true, "DaemonSet": true, "ReplicationController": true}
-
 // Limits of a file with objects. They are needed because decoding may take 100 times as much memory as the text.
 const (
 	maxObject     = 4 << 20 // bytes of one object; the limit of an API server is 1.5 MiB
@@ -210,7 +207,7 @@ func (b *bundle) object(folder string, from evidence.Source, raw []byte, apiVers
 		b.addConfig(head.Kind, from, raw)
 		b.use(from)
 		b.other = true
-	case head.Kind != "Pod" && head.Kind != "Event" && !owners[head.Kind]:
+	case head.Kind != "Pod" && head.Kind != "Event" && !evidence.OwnsPods[head.Kind]:
 		b.other = true
 		if kinds := b.kinds[from.File]; len(kinds) < mostKinds && !slices.Contains(kinds, head.Kind) {
 			b.kinds[from.File] = append(kinds, head.Kind)
@@ -277,7 +274,7 @@ func (b *bundle) addPod(folder string, from evidence.Source, raw []byte) {
 		return
 	case pod.Name == "" || evidence.LeftOut(pod.Name):
 		b.use(from)
-		b.parts = append(b.parts, part{folder, from, pod, b.gaps, b.of})
+		b.parts = append(b.parts, part{folder, from, pod, b.gaps, b.of, b.words})
 		return
 	}
 	p := partial.Pod(pod, from, b.gaps)

@@ -18,6 +18,7 @@ type part struct {
 	pod    *corev1.Pod
 	gaps   bool
 	of     name // the pod, by the command that printed it
+	words  bool // a person's
 }
 
 // addPart adds a part of a pod without a kind. It returns false if raw is none.
@@ -81,9 +82,10 @@ func (b *bundle) addParts() {
 			*there[0] = *p
 			continue
 		}
-		what := "the name of the pod, its labels and annotations"
+		p.Omitted.Words = slices.ContainsFunc(parts, func(q part) bool { return q.words })
+		what := noNames
 		if k.pod != "" {
-			p.Object.Name, p.Object.Namespace, what = k.pod, k.namespace, "the labels and annotations of the pod"
+			p.Object.Name, p.Object.Namespace, what = k.pod, k.namespace, noLabels
 		}
 		p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromPod, What: what, Why: "the object was shortened"})
 		b.pod(k.folder, p)

@@ -267,7 +267,10 @@ func TestRows(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	s := read(t, Options{Stdin: strings.NewReader(strings.Replace(rows, "web    0/1     CrashLoopBackOff", "web    1/1     Running", 1))}, "-")
-	if len(s.Pods) != 2 {
+	if len(s.Pods) != 1 || s.Pods[0].Name() != "web" {
+		t.Errorf("all run, and one restarted: %+v", s.Pods)
+	}
+	if s := read(t, Options{Stdin: strings.NewReader(strings.Replace(rows, "0/1     CrashLoopBackOff   5         ", "1/1     Running            5 (9d ago)", 1))}, "-"); len(s.Pods) != 2 {
 		t.Errorf("all are well: %+v", s.Pods)
 	}
 }

@@ -1,16 +1,13 @@
 package gather
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"path"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/attribution"
 	"outrider.dev/internal/doctor/evidence/described"
 	"outrider.dev/internal/doctor/evidence/partial"
 	"outrider.dev/internal/doctor/evidence/pasted"
@@ -54,6 +51,21 @@ func (r *reader) ticket(in io.Reader, open opener, folder string, from evidence.
 	r.tickets = append(r.tickets, t)
 }
 
+// streams reads the logs of several containers, of which each line names its own.
+func (r *reader) streams(in io.Reader, open opener, folder string, from evidence.Source) {
+	data, err := io.ReadAll(io.LimitReader(in, mostStreams+1))
+	pieces := pasted.Streams(data)
+	if err != nil || len(data) > mostStreams || len(pieces) == 0 {
+		r.addLog(open, folder, from, 0, -1)
+		return
+	}
+	r.held += int64(2 * len(data))
+	r.tickets = append(r.tickets, placedTicket{from: from, folder: folder, name: nameOf(from.File), log: -1, pieces: pieces})
+}
+
+// mostStreams is the number of bytes of logs of several containers in one file that are read.
+const mostStreams = 16 << 20
+
 // addTickets adds the pieces of the tickets, as if each was a file.
 func (b *bundle) addTickets() {
 	others := len(b.pods)+len(b.parts)+len(b.works) > 0 // which count more than what notes say of whole pods
@@ -83,69 +95,37 @@ func (b *bundle) addPiece(t placedTicket, p pasted.Piece, others bool) {
 		if others && p.Whole() {
 			return
 		}
-		b.of = n
+		b.of, b.words = n, p.Words
 		b.parse(t.folder, t.from.File, p.Document())
-		b.of = name{}
+		b.of, b.words = name{}, false
 	case pasted.Text:
 		read := described.Read(p.Padded())
 		if others {
 			read.Objects = nil
 		}
+		read.Pods = append(read.Pods, p.Rows...)
 		b.texts = append(b.texts, placedText{read, t.from, t.folder, n, -1, t.begin})
 	case pasted.Log:
 		b.logs = append(b.logs, placedLog{Log: partial.Log(t.from, p), name: n, folder: t.folder})
 	}
 }
 
-// loggedPods adds the pods that the commands above logs name, if the evidence has nothing else of any pod.
-func (b *bundle) loggedPods() {
-	if len(b.pods)+len(b.works) > 0 {
-		return
+// lines returns a log as package attribution reads it.
+func (b *bundle) lines(l *placedLog) attribution.Log {
+	out := attribution.Log{Log: l.Log, Heading: l.heading, Command: l.container != "" || l.heading == "" && (l.pod != "" || l.First > 0)}
+	for _, p := range b.pods[:min(len(b.pods), mostPeers)] {
+		out.Others = append(out.Others, p.Object.Name)
 	}
-	pods := map[string]*corev1.Pod{}
-	for _, l := range b.logs {
-		if l.First == 0 || l.pod == "" || !partial.IsLabel.MatchString(cmp.Or(l.container, "app")) {
-			continue
-		}
-		p := pods[l.pod]
-		if p == nil {
-			p = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.pod}}
-			pods[l.pod] = p
-			b.pod(l.folder, &evidence.Pod{Object: p, Source: l.Source})
-		}
-		if c := cmp.Or(l.container, partial.NoContainer); !slices.ContainsFunc(p.Spec.Containers, func(s corev1.Container) bool { return s.Name == c }) {
-			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: c})
-		}
-	}
-	for _, q := range b.pods {
-		*q.Pod = *partial.Pod(q.Object, q.Source, true)
-		q.Omitted.Units = true
-	}
+	return out
 }
 
-// meant returns the container of a pod that a log means by its name in another style, by its heading, or by what its lines
-// say of themselves, and sets the run of the log. It returns nil if none of them does.
-func (b *bundle) meant(p *evidence.Pod, l *placedLog) *evidence.Container {
-	of := partial.NamesOf(p)
-	container, run, ok := "", pasted.Unsaid, false
-	if l.heading != "" {
-		container, run, ok = of.ByHeading(l.heading)
-	} else if l.container == "" && l.pod == "" && l.First == 0 {
-		container, run, ok = of.ByFile(path.Base(l.Source.File))
-	}
-	if !ok && l.heading == "" && l.container == "" {
-		head, err := l.Head(context.Background(), labelledBytes)
-		pod, labelled, has := pasted.Labelled(head)
-		if err == nil && has && (pod == "" || pod == p.Object.Name) {
-			container, ok = labelled, true
-			run = pasted.RunOf(path.Base(l.Source.File))
-		}
-	}
-	c := p.Container(container)
-	if !ok || c == nil {
+// match gives a log what was found of it, and returns the container, or nil if nothing was found.
+func (l *placedLog) match(m attribution.Match, ok bool) *evidence.Container {
+	c := m.Container
+	if !ok {
 		return nil
 	}
-	switch run {
+	switch m.Run {
 	case pasted.Before:
 		l.previous = true
 	case pasted.Current:
@@ -155,9 +135,43 @@ func (b *bundle) meant(p *evidence.Pod, l *placedLog) *evidence.Container {
 			return nil
 		}
 		l.run, l.previous = 0, c.Restarts > 0
+	case pasted.Unsaid:
+		if l.run < 0 && !l.previous && (l.heading != "" || m.Why != "") {
+			l.run = attribution.RunOf(context.Background(), c, l.Log)
+			l.previous = l.run >= 0 && l.run < c.Restarts
+		}
 	}
+	l.taken = m.Why
 	return c
 }
 
-// labelledBytes is how much of a log is read for what its lines say of themselves.
-const labelledBytes = 16 << 10
+// A leftLog is a log of which no container is known, and why not.
+type leftLog struct {
+	placedLog
+	why string
+}
+
+// giveLeft gives the logs that are left to containers that alone have none. The others are evidence beside the pods.
+func (b *bundle) giveLeft(ctx context.Context, left []leftLog) {
+	of := map[*evidence.Pod]int{}
+	for _, l := range left {
+		for _, p := range b.near(l.folder, l.name) {
+			of[p]++
+		}
+	}
+	for _, l := range left {
+		if pods := b.near(l.folder, l.name); len(pods) == 1 && of[pods[0]] == 1 {
+			m, ok := attribution.Left(ctx, pods[0], b.lines(&l.placedLog))
+			if c := l.match(m, ok); c != nil {
+				b.give(pods[0], l.placedLog, c)
+				continue
+			}
+		}
+		if head, err := l.Head(ctx, mostBegin); err == nil && l.First == 0 && pasted.IsProse(head) {
+			b.notRead(l.placedLog, "it has sentences, and nothing that a program printed")
+			continue
+		}
+		l.unnamed = true
+		b.notRead(l.placedLog, "%s", l.why)
+	}
+}

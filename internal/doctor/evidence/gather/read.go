@@ -258,7 +258,7 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 		return nil
 	}
 	from := evidence.Source{Kind: evidence.FromLog, File: shown}
-	r.files = append(r.files, shown)
+	r.files, r.folders[shown] = append(r.files, shown), folder
 	base := path.Base(file)
 	end := path.Ext(base)
 	trimmed := bytes.TrimLeft(head, " \t\r\n\ufeff")
@@ -272,6 +272,8 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 		}
 	case bytes.Contains(head, []byte("==== START logs for container ")):
 		return within(shown, r.sections(in, open, folder, from))
+	case (slices.Contains(logEnds, end) || slices.Contains(runEnds, end)) && len(pasted.Streams(head)) > 1:
+		r.streams(in, open, folder, from)
 	case slices.Contains(noteEnds, end), end != ".log" && slices.Contains(logEnds, end) && pasted.Is(head, false):
 		r.ticket(in, open, folder, from)
 	case slices.Contains(objectEnds, end), end == "" && isObject(trimmed):

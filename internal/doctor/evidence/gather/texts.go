@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/described"
+	"outrider.dev/internal/doctor/evidence/meant"
 	"outrider.dev/internal/doctor/evidence/partial"
 )
 
@@ -64,13 +67,14 @@ func (b *bundle) addTexts() {
 	b.addRows(gone) // before the events, of which a table does not name the namespace
 	for _, t := range b.texts {
 		if gone[t.log] {
-			b.describedEvents(t, "", t.Events)
+			b.describedEvents(t, b.eventsOf(t), t.Events)
 		}
 	}
+	b.eventPods()
 	b.addNodes(gone)
 	b.addAges()
 	b.startingRows()
-	b.loggedPods()
+	b.loggedPods(gone)
 	at := -1
 	b.logs = slices.DeleteFunc(b.logs, func(l placedLog) bool {
 		at++
@@ -152,6 +156,27 @@ func (b *bundle) describedEvents(t placedText, self string, events []described.E
 	}
 }
 
+// eventsOf returns the object of events that a description has, without the rest of it: the only pod that their messages
+// name or, if they name none, the only one beside them. Empty: there is none, or several.
+func (b *bundle) eventsOf(t placedText) string {
+	var all []string
+	for _, e := range t.Events {
+		all = append(all, e.Message)
+	}
+	said := []byte(strings.NewReplacer("/", " ", "_", " ").Replace(strings.Join(all, "\n")))
+	found := b.near(t.folder, name{})
+	if assigned.Match(said) {
+		found = slices.DeleteFunc(found, func(p *evidence.Pod) bool { return !partial.Names(said, p.Object.Name) })
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	return evidence.About("Pod", found[0].Object.Namespace, found[0].Object.Name)
+}
+
+// assigned matches the messages that name the pod of an event.
+var assigned = regexp.MustCompile(`Successfully assigned \S+ \S+ to |\bin pod \S`)
+
 // namespaceOf returns the namespace of the only object of that kind and name; empty: it is not known. A table of events
 // has none.
 func (b *bundle) namespaceOf(kind, name string) string {
@@ -188,43 +213,44 @@ type row struct {
 	placedText
 }
 
-// addRows adds the lines of kubectl get pods, if there is nothing else. Of several, those that are well are left out,
-// unless all are; then those that never restarted. A pod of which there is no status has its line.
+// addRows adds the lines of kubectl get pods, if there is nothing else: those of the pods that are meant. A pod of which
+// there is no status has its line.
 func (b *bundle) addRows(of map[int]bool) {
-	var all, ill, restarted []row
-	gone := 0 // logs that are texts of kubectl
-	for i, l := range b.logs {
-		if of[i] || l.dropped {
-			gone++
-		}
-	}
+	var all []row
+	var sentences []byte
 	for _, t := range b.texts {
 		for _, r := range t.Pods {
-			if !of[t.log] {
-				continue
-			}
-			all = append(all, row{r, t})
-			if !(r.Ready == r.Of && r.Status == "Running" || r.Status == "Completed") {
-				ill = append(ill, row{r, t})
-			}
-			if r.Restarts > 0 {
-				restarted = append(restarted, row{r, t})
+			if of[t.log] {
+				all = append(all, row{r, t})
 			}
 		}
+		if of[t.log] && len(sentences) < mostBegin {
+			sentences = append(sentences, meant.Sentences(t.begin)...)
+		}
 	}
-	if len(b.pods) > 0 || len(b.works) > 0 {
+	unnamed := b.unnamedPod()
+	if len(b.pods) > 0 && unnamed == nil || b.cannotCreate() {
 		b.rowsOf(all)
 		return
 	}
-	switch {
-	case len(ill) > 0:
-		all = ill
-	case len(restarted) > 0 && len(b.logs) > gone: // with logs, which are of the one that restarted
-		all = restarted
+	warned := b.warned()
+	var candidates []meant.Candidate
+	for i, r := range all {
+		all[i].Namespace = cmp.Or(r.Namespace, b.namespaceOf("Pod", r.Name))
+		all[i].Name = cmp.Or(r.Name, partial.NoName)
+		c := meant.Candidate{Row: all[i].Row, Said: meant.Said(sentences, r.Name), Warned: warned[r.Name]}
+		c.Logged = slices.ContainsFunc(b.logs, func(l placedLog) bool { return !l.dropped && l.pod == r.Name && r.Name != "" })
+		candidates = append(candidates, c)
 	}
-	for _, r := range all {
-		r.Namespace = cmp.Or(r.Namespace, b.namespaceOf("Pod", r.Name))
-		p := &evidence.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}, Source: r.evidence().Source,
+	b.logged(candidates, of)
+	chosen := meant.Choose(candidates)
+	if unnamed != nil {
+		b.nameAfter(unnamed, all, chosen)
+		return
+	}
+	for _, i := range chosen {
+		r := all[i]
+		p := &evidence.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}, Spec: corev1.PodSpec{NodeName: r.Node}}, Source: r.evidence().Source,
 			Omitted: evidence.Omitted{Meta: true, Spec: true, Hooks: true}, Row: r.evidence()}
 		b.pod(r.folder, p)
 	}
@@ -232,7 +258,7 @@ func (b *bundle) addRows(of map[int]bool) {
 
 func (r row) evidence() *evidence.Row {
 	from := evidence.Source{Kind: evidence.FromPod, File: r.from.File, Line: r.Line}
-	return &evidence.Row{Source: from, Status: r.Status, Ready: r.Ready, Of: r.Of, Restarts: r.Restarts, Age: r.Age.Least}
+	return &evidence.Row{Source: from, Status: r.Status, Ready: r.Ready, Of: r.Of, Restarts: r.Restarts, Ended: r.Ended.Least, Age: r.Age.Least}
 }
 
 // rowsOf gives pods of which there is no status, as that was cut off, the lines that have it.

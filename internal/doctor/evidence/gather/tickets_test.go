@@ -16,10 +16,21 @@ import (
 //go:embed testdata/tickets.txtar
 var ticketFiles []byte
 
+//go:embed testdata/attributed.txtar
+var attributedFiles []byte
+
+// A log that no command names goes to the container that a word, a form, a prefix or the rest of the evidence shows, and to
+// none if something speaks against it.
+func TestAttributed(t *testing.T) { readFolders(t, attributedFiles) }
+
 // Folders of people, in several styles, with what is read of them: half of them say things that must not be read.
-func TestTickets(t *testing.T) {
+func TestTickets(t *testing.T) { readFolders(t, ticketFiles) }
+
+// readFolders reads the folders of an archive, and compares what is read with the file want in each.
+func readFolders(t *testing.T, archive []byte) {
+	t.Helper()
 	cases, want := map[string]map[string]string{}, map[string]string{}
-	for _, f := range txtar.Parse(ticketFiles).Files {
+	for _, f := range txtar.Parse(archive).Files {
 		name, file, _ := strings.Cut(f.Name, "/")
 		if cases[name] == nil {
 			cases[name] = map[string]string{}

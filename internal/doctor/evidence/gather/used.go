@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/described"
+	"outrider.dev/internal/doctor/evidence/partial"
 )
 
 // mostKinds is the number of kinds of a file that a note names.
@@ -52,12 +54,27 @@ func (r *reader) whyUnused(file string) string {
 		if t.from.File != file || len(t.Pods)+len(t.Nodes) == 0 {
 			continue
 		}
-		for _, row := range t.Pods {
-			if slices.ContainsFunc(r.pods, func(p placed) bool { return p.Object.Name == row.Name }) {
+		named, placed := false, false // whether the rest of the evidence says which pod it has, and on which node
+		for _, p := range r.pods {
+			if slices.ContainsFunc(t.Pods, func(row described.Row) bool { return p.Object.Name == row.Name }) {
 				return "its line about the pod says no more than the rest of the evidence"
 			}
+			named, placed = named || p.Object.Name != partial.NoName, placed || p.Object.Spec.NodeName != ""
 		}
-		return "its lines are about other pods, or other nodes"
+		switch {
+		case len(t.Pods) > 0 && !named:
+			return "its lines name pods, and the rest of the evidence does not say of which pod it is"
+		case len(t.Pods) > 0:
+			return "its lines are about other pods"
+		case !placed:
+			return "its lines are about nodes, and the evidence does not say on which node the pod is"
+		}
+		return "its lines are about other nodes than the pod's"
+	}
+	for _, t := range r.texts {
+		if t.from.File == file && len(t.Events) > 0 {
+			return "its events are about other objects, or do not say about which: kubectl get events -o wide, or the description of the pod, does"
+		}
 	}
 	for _, t := range r.tickets {
 		if t.from.File == file && len(t.pieces) == 0 {

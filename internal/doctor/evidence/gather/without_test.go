@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"outrider.dev/internal/doctor/evidence/cluster"
 )
 
 // halfway are a Deployment with a pod that is not ready and no room for another, an earlier revision, and workloads
@@ -43,19 +45,19 @@ func halfway(t *testing.T) *fake.Clientset {
 // namespaces, also in those that have no pod.
 func TestLiveCreators(t *testing.T) {
 	for name, tt := range map[string]struct {
-		wanted Wanted
+		wanted cluster.Wanted
 		want   []string
 	}{
-		"by name":                         {Wanted{Namespace: "shop", Names: []string{"deploy/web"}}, []string{"ReplicaSet shop/web-2 1 of 2"}},
-		"the StatefulSet has a later one": {Wanted{Namespace: "data", Names: []string{"sts/db"}}, []string{"StatefulSet data/db 1 of 3"}},
-		"a pod by its name":               {Wanted{Namespace: "shop", Names: []string{"web-2-a"}}, nil},
-		"a namespace":                     {Wanted{Namespace: "shop"}, []string{"ReplicaSet shop/web-2 1 of 2"}},
-		"a label":                         {Wanted{Selector: "app=db"}, []string{"StatefulSet data/db 1 of 3"}},
-		"all namespaces":                  {Wanted{}, []string{"Job empty/mig -1 of 1", "ReplicaSet shop/web-2 1 of 2", "StatefulSet data/db 1 of 3"}},
-		"without the events of others":    {Wanted{Namespace: "shop", Names: []string{"web-2-a"}, OwnEvents: true}, nil},
+		"by name":                         {cluster.Wanted{Namespace: "shop", Names: []string{"deploy/web"}}, []string{"ReplicaSet shop/web-2 1 of 2"}},
+		"the StatefulSet has a later one": {cluster.Wanted{Namespace: "data", Names: []string{"sts/db"}}, []string{"StatefulSet data/db 1 of 3"}},
+		"a pod by its name":               {cluster.Wanted{Namespace: "shop", Names: []string{"web-2-a"}}, nil},
+		"a namespace":                     {cluster.Wanted{Namespace: "shop"}, []string{"ReplicaSet shop/web-2 1 of 2"}},
+		"a label":                         {cluster.Wanted{Selector: "app=db"}, []string{"StatefulSet data/db 1 of 3"}},
+		"all namespaces":                  {cluster.Wanted{}, []string{"Job empty/mig -1 of 1", "ReplicaSet shop/web-2 1 of 2", "StatefulSet data/db 1 of 3"}},
+		"without the events of others":    {cluster.Wanted{Namespace: "shop", Names: []string{"web-2-a"}, OwnEvents: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Live(t.Context(), Cluster{Core: halfway(t)}, tt.wanted)
+			s, err := Live(t.Context(), cluster.Access{Core: halfway(t)}, tt.wanted)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +86,7 @@ func TestALaterPod(t *testing.T) {
 	if _, err := core.CoreV1().Pods("data").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Live(t.Context(), Cluster{Core: core}, Wanted{Namespace: "data", Names: []string{"sts/db"}})
+	s, err := Live(t.Context(), cluster.Access{Core: core}, cluster.Wanted{Namespace: "data", Names: []string{"sts/db"}})
 	if err != nil || len(s.Creators) != 0 {
 		t.Errorf("%+v, %v", s.Creators, err)
 	}
@@ -92,8 +94,8 @@ func TestALaterPod(t *testing.T) {
 
 // Of a Deployment with a pod that is not well all revisions are read, with their templates; else only what owns pods.
 func TestLiveRevisions(t *testing.T) {
-	templates := func(w Wanted, core *fake.Clientset) (out []string) {
-		s, err := Live(t.Context(), Cluster{Core: core}, w)
+	templates := func(w cluster.Wanted, core *fake.Clientset) (out []string) {
+		s, err := Live(t.Context(), cluster.Access{Core: core}, w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,17 +106,17 @@ func TestLiveRevisions(t *testing.T) {
 		}
 		return out
 	}
-	if got := templates(Wanted{Namespace: "shop"}, halfway(t)); !slices.Equal(got, []string{"web:1", "web:2"}) {
+	if got := templates(cluster.Wanted{Namespace: "shop"}, halfway(t)); !slices.Equal(got, []string{"web:1", "web:2"}) {
 		t.Error(got)
 	}
-	if got := templates(Wanted{Namespace: "shop", Names: []string{"web-2-a"}, OwnEvents: true}, halfway(t)); !slices.Equal(got, []string{"web:2"}) {
+	if got := templates(cluster.Wanted{Namespace: "shop", Names: []string{"web-2-a"}, OwnEvents: true}, halfway(t)); !slices.Equal(got, []string{"web:2"}) {
 		t.Errorf("for one pod, as the control plane asks: %v", got)
 	}
 	core := halfway(t)
 	core.PrependReactor("list", "replicasets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, fmt.Errorf("no right")
 	})
-	if got := templates(Wanted{Namespace: "shop"}, core); !slices.Equal(got, []string{"web:2"}) {
+	if got := templates(cluster.Wanted{Namespace: "shop"}, core); !slices.Equal(got, []string{"web:2"}) {
 		t.Errorf("without the right: %v", got)
 	}
 }
@@ -122,7 +124,7 @@ func TestLiveRevisions(t *testing.T) {
 // Of very many pods the logs are read of those that are not well.
 func TestLogsOfManyPods(t *testing.T) {
 	var all []runtime.Object
-	for i := range mostLogged + 1 {
+	for i := range cluster.MostLogged + 1 {
 		state, ready := "running: {startedAt: '2026-11-24T13:00:00Z'}", "True"
 		if i == 7 {
 			ready = "False"
@@ -130,14 +132,14 @@ func TestLogsOfManyPods(t *testing.T) {
 		all = append(all, object(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: p%d, namespace: shop}, spec: {containers: [{name: app}]}, status: {phase: Running, conditions: [{type: Ready, status: '%s'}], containerStatuses: [{name: app, state: {%s}}]}}", i, ready, state)))
 	}
 	var read atomic.Int32
-	s, err := Live(t.Context(), Cluster{Core: fake.NewClientset(all...)}, Wanted{Namespace: "shop", logs: func(_ context.Context, _, pod string, _ *corev1.PodLogOptions) (io.ReadCloser, error) {
+	s, err := Live(t.Context(), cluster.Access{Core: fake.NewClientset(all...)}, cluster.Wanted{Namespace: "shop", OpenLog: func(_ context.Context, _, pod string, _ *corev1.PodLogOptions) (io.ReadCloser, error) {
 		read.Add(1)
 		if pod != "p7" {
 			t.Errorf("the log of %s", pod)
 		}
 		return io.NopCloser(strings.NewReader("")), nil
 	}})
-	if err != nil || read.Load() != 1 || len(s.Pods) != mostLogged+1 {
+	if err != nil || read.Load() != 1 || len(s.Pods) != cluster.MostLogged+1 {
 		t.Errorf("%d logs, %v", read.Load(), err)
 	}
 	if lines := s.Left(); len(lines) != 1 || !strings.Contains(lines[0], "there are more than 1000 pods: of the 1000 that are ready and did not restart") {

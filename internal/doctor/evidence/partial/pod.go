@@ -144,23 +144,6 @@ func portOf(p *corev1.Probe) string {
 	return ""
 }
 
-// NamesOf returns the names after which a log of the pod may have been named.
-func NamesOf(p *evidence.Pod) pasted.Pod {
-	out := pasted.Pod{Name: p.Object.Name, Namespace: p.Object.Namespace}
-	for _, c := range p.Containers {
-		_, proxy := knownproxy.Named(c.Name)
-		switch {
-		case proxy:
-			out.Proxies = append(out.Proxies, c.Name)
-		case slices.ContainsFunc(p.Object.Spec.Containers, func(s corev1.Container) bool { return s.Name == c.Name }):
-			out.Apps = append(out.Apps, c.Name)
-		default:
-			out.Others = append(out.Others, c.Name)
-		}
-	}
-	return out
-}
-
 // ProxyIn returns the proxy that a heading has by the name of its container; empty: none, or several.
 func ProxyIn(heading string) (found string) {
 	for _, proxy := range knownproxy.Names() {
@@ -199,7 +182,7 @@ func Log(from evidence.Source, p pasted.Piece) *evidence.Log {
 	from.Line = p.Line
 	l := evidence.NewLog(from, func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(p.Text)), nil },
 		func(most int) ([]byte, error) { return p.Text[max(0, len(p.Text)-most):], nil })
-	l.First, l.Truncated = p.Line, p.Cut
+	l.First, l.Lines, l.Truncated = p.Line, p.Lines, p.Cut
 	return l
 }
 

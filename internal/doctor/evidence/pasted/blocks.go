@@ -33,12 +33,13 @@ const (
 	indented
 	quoted
 	typed // it follows a command, at the margin
+	shown // it shows by itself, at the margin, that a program printed it
 )
 
 var (
 	fence = regexp.MustCompile("(?m)^[ \t>]*(?:```|~~~)")
 	quote = regexp.MustCompile(`^[ \t]{0,3}>[ \t]?`)
-	title = regexp.MustCompile(`^(?:#{1,6} \S|\*\*\S|[A-Za-z(][^{}=]{2,200}:[ \t]*$)`)
+	title = regexp.MustCompile(`^(?:#{1,6} \S|\*\*\S|@[\w.-]+:|(?:From|To|Cc|Date|Sent|Subject): \S|[A-Za-z(][^{}=]{2,200}:[ \t]*$)`)
 )
 
 // longest is the number of bytes of a line that are read.
@@ -125,12 +126,15 @@ func (s *splitter) text(number int, line string, depth int) {
 	case s.way == quoted && depth >= s.depth, s.way == indented && deep && depth == s.depth:
 		s.add(line)
 		return
-	case s.way == typed && !isCommand && depth == s.depth && !(s.blank && isTitle(line)):
+	case s.way == typed && !isCommand && depth == s.depth && !(s.blank && isTitle(line)),
+		s.way == shown && !isCommand && depth == s.depth && (!s.blank || deep || printed(line)):
 		s.add(line)
 		return
 	}
 	next := prose
 	switch {
+	case !isCommand && !deep && printed(line):
+		next = shown
 	case depth > s.depth && s.heading != "" && (strings.HasSuffix(s.heading, ":") || inSentence(s.heading).verb != ""):
 		next = quoted
 	case isCommand && !deep:

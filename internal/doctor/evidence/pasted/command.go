@@ -17,7 +17,7 @@ type command struct {
 var (
 	prompt  = regexp.MustCompile(`(?m)^[ \t>]*(?:\[[^\]\n]{1,80}\][#$%][ \t]*|PS [^\n>]{1,80}>[ \t]*|[\w.@~:/() ❯➜-]{0,80}[$#%❯➜»][ \t]+|C:[^\n>]{0,80}>[ \t]*)(\S.*)$`)
 	kubectl = regexp.MustCompile(`^(?:sudo |time |watch )*(?:kubectl|oc|k|kc|kubecolor|microk8s kubectl|k3s kubectl|minikube kubectl --)[ \t]+(.+)$`)
-	bare    = regexp.MustCompile(`^[ \t>]*((?:kubectl|oc) (?:-\S+ \S+ )?(?:get|describe|logs|events) .+)$`)
+	bare    = regexp.MustCompile(`(?m)^[ \t>]*((?:kubectl|oc|k|kc) (?:-\S+ \S+ )?(?:get|describe|logs?|events) .+)$`)
 	inProse = regexp.MustCompile("(?:kubectl|oc)[ \t]+[^`\"“”)\n]*\\b(?:get|describe|logs|events)\\b[^`\"“”)\n]*")
 	program = regexp.MustCompile(`^[a-z][\w./-]*(?:[ \t]|$)`)
 )
@@ -65,7 +65,7 @@ func parse(rest string) (c command) {
 	var plain []string
 	for i := 0; i < len(words); i++ {
 		word := words[i]
-		if strings.ContainsAny(word[:1], "|&;>") {
+		if strings.ContainsAny(word[:1], "|&;>#") {
 			c.cut = c.cut || strings.HasPrefix(word, "|")
 			break
 		}

@@ -10,7 +10,11 @@
 //	pasted.go    pieces, and the table of their forms
 //	blocks.go    blocks of a text: in fences, indented, quoted, after a prompt
 //	command.go   commands of kubectl
+//	forms.go     lines that programs print, and people do not write
+//	streams.go   logs of several containers, line by line, in one text
+//	fragment.go  what a heading says of the pod and the container of a piece
 //	states.go    states of containers that templates print, one container a line
+//	rows.go      lines of tables between sentences, and states that people wrote in words
 //	words.go     containers and runs in the names of files and in headings
 //	labels.go    containers that the lines of a log name
 package pasted
@@ -42,10 +46,13 @@ const (
 type Piece struct {
 	Form                      Form
 	Namespace, Pod, Container string
-	Of                        string // the workload whose log the command asks for, instead of the pod
-	Previous, Cut             bool   // the command asks for the log of the run before; it shows a part of it
-	Heading                   string // of a log whose command is not known: the line before it
-	Line                      int    // number of the first line
+	Of                        string          // the workload whose log the command asks for, instead of the pod
+	Previous, Cut             bool            // the command asks for the log of the run before; it shows a part of it
+	Heading                   string          // of a log whose command is not known: the line before it
+	Words                     bool            // of states: a person wrote them down
+	Rows                      []described.Row // of text: pods whose state a person wrote in words; one may have no name
+	Line                      int             // number of the first line
+	Lines                     []int           // numbers of the lines, if others stand between them
 	Text                      []byte
 }
 
@@ -65,6 +72,9 @@ func (p Piece) Document() []byte {
 	}
 	return slices.Concat(padded[:p.Line-2], []byte("---\n"), p.Text)
 }
+
+// Unheaded is the heading of a log above which there is neither a command nor a sentence.
+const Unheaded = "-"
 
 // Limits of a text, in bytes, and of its pieces.
 const (
@@ -111,7 +121,12 @@ var (
 
 // isLog reports whether a text without a command is the log that a heading announces.
 func isLog(text []byte, heading string) bool {
-	if heading == "" || aside.MatchString(heading) {
+	switch {
+	case aside.MatchString(heading):
+		return false
+	case ofProgram(text) && !IsTable(text):
+		return true
+	case heading == "":
 		return false
 	}
 	n := 0
@@ -134,10 +149,22 @@ var (
 
 // Is reports whether a text has pieces. Of one that is not in Markdown a command, or the form alone, must show it.
 func Is(head []byte, markdown bool) bool {
-	if len(head) > Most || !markdown && !prompt.Match(head) && !fence.Match(head) && !mayBeStates(head) {
+	shown := markdown || prompt.Match(head) || bare.Match(head) || fence.Match(head) || mayBeStates(head) || mayBeRows(head)
+	if len(head) > Most || !shown && !described.Is(head) {
 		return false
 	}
-	return slices.ContainsFunc(Read(head), func(p Piece) bool { return p.Form != Log || p.Heading == "" })
+	logs, others := 0, 0
+	for _, p := range Read(head) {
+		switch {
+		case p.Form == Log && p.Heading == "", p.Form != Log && shown:
+			return true
+		case p.Form == Log:
+			logs++
+		default:
+			others++
+		}
+	}
+	return logs > 0 && others > 0 // a table alone is read as it is
 }
 
 // Read returns the pieces of a text, in its order.
@@ -148,20 +175,31 @@ func Read(text []byte) (out []Piece) {
 		if s.command.pod != "" {
 			pods = append(pods, s.command)
 		}
-		if p := s.piece(); p.Form != None && len(out) < mostPieces {
+		for _, p := range s.pieces() {
+			if p.Form == None || len(out) >= mostPieces {
+				continue
+			}
 			out = append(out, p)
 			if p.Form == Text {
 				rows = append(rows, described.Read(p.Text).Pods...)
 			}
 		}
 	}
+	for _, p := range loose(text, out) {
+		if len(out) < mostPieces {
+			out = append(out, p)
+			rows = append(rows, described.Read(p.Text).Pods...)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Piece) int { return a.Line - b.Line })
 	pod, namespace := only(pods, rows)
+	if at := slices.IndexFunc(rows, func(r described.Row) bool { return r.Name == pod && r.Namespace != "" }); at >= 0 {
+		namespace = cmp.Or(namespace, rows[at].Namespace)
+	}
 	for i := range out {
 		p := &out[i]
 		if p.Form == Log && p.Heading != "" {
-			if at := slices.IndexFunc(rows, func(r described.Row) bool { return strings.Contains(p.Heading, r.Name) }); at >= 0 {
-				p.Pod, p.Namespace = rows[at].Name, rows[at].Namespace
-			}
+			p.Pod, p.Namespace = headed(p.Heading, rows, out[:i])
 			continue
 		}
 		if p.Of != "" {
@@ -228,6 +266,26 @@ func well(r described.Row) bool {
 	return r.Restarts == 0 && (r.Status == "Completed" || r.Status == "Running" && r.Ready == r.Of)
 }
 
+// pieces returns what a section is: one piece, or one for each container whose lines it has.
+func (s section) pieces() []Piece {
+	p := s.piece()
+	if p.Form != Log && (p.Form != None || s.command.verb != "other") {
+		return []Piece{p}
+	}
+	text := []byte(strings.Join(s.lines, "\n"))
+	if streams := Streams(text); len(streams) > 0 {
+		for i := range streams {
+			for j := range streams[i].Lines {
+				streams[i].Lines[j] += s.line - 1
+			}
+			streams[i].Line += s.line - 1
+			streams[i].Namespace, streams[i].Cut = cmp.Or(streams[i].Namespace, s.command.namespace), s.command.cut
+		}
+		return streams
+	}
+	return []Piece{p}
+}
+
 // piece returns what a section is.
 func (s section) piece() Piece {
 	text := []byte(strings.Join(s.margin(), "\n") + "\n")
@@ -235,11 +293,15 @@ func (s section) piece() Piece {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return Piece{}
 	}
+	if of := fragmentOf(s); of != "" {
+		p.Form, p.Text, p.Line = Text, s.described(of), max(p.Line-2, 0)
+		return p
+	}
 	p.Form = s.form(text)
 	switch p.Form {
 	case Log:
 		if s.command.verb == "" {
-			p.Heading = s.heading
+			p.Heading = cmp.Or(s.heading, Unheaded)
 		}
 	case States:
 		if p.Text = states(string(text), s.command); p.Text == nil {

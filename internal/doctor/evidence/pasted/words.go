@@ -79,7 +79,7 @@ func (p Pod) ByFile(name string) (container string, run Run, ok bool) {
 	role := ""
 	for _, w := range rest {
 		switch {
-		case slices.Contains(own, w), neutral.MatchString(w), runIn([]string{w}) != Unsaid:
+		case empty(w, own):
 		case slices.ContainsFunc(roles, func(r struct {
 			word  string
 			proxy bool
@@ -109,6 +109,69 @@ func (p Pod) ByHeading(heading string) (container string, run Run, ok bool) {
 	}
 	return container, runIn(rest), container != ""
 }
+
+// PartOfFile finds the container that the name of a file means by a word that no other container's name has, and the word.
+func (p Pod) PartOfFile(name string) (container, word string, run Run, ok bool) {
+	said := words(name)
+	container, word = p.byWord(said)
+	if container == "" || !p.Neutral(name, words(container)...) {
+		return "", "", Unsaid, false
+	}
+	return container, word, runIn(said), true
+}
+
+// PartOfHeading is PartOfFile for a heading, which must be short: a sentence has words by chance.
+func (p Pod) PartOfHeading(heading string) (container, word string, run Run, ok bool) {
+	said := words(heading)
+	if len(said) > mostShort {
+		return "", "", Unsaid, false
+	}
+	container, word = p.byWord(said)
+	return container, word, runIn(said), container != ""
+}
+
+// mostShort is the number of words of a short heading.
+const mostShort = 8
+
+// byWord returns the only container whose name, of several words, has one of those that are said, and the word. Words that
+// two containers have, and those of roles, mean none.
+func (p Pod) byWord(said []string) (container, word string) {
+	for _, w := range said {
+		if len(w) < 3 || p.role(w) != nil || empty(w, nil) {
+			continue
+		}
+		var of []string
+		for _, c := range p.all() {
+			if slices.Contains(words(c), w) {
+				of = append(of, c)
+			}
+		}
+		switch {
+		case len(of) == 0:
+		case len(of) > 1, container != "" && container != of[0]:
+			return "", ""
+		default:
+			container, word = of[0], w
+		}
+	}
+	return container, word
+}
+
+// Neutral reports whether the name of a file has no word of something else than the pod, a run, a role or some others.
+func (p Pod) Neutral(name string, others ...string) bool {
+	own := words(p.Name + " " + p.Namespace)
+	return !slices.ContainsFunc(words(name), func(w string) bool {
+		return !empty(w, own) && p.role(w) == nil && !slices.Contains(others, w)
+	})
+}
+
+// empty reports whether a word of a name is of the pod's own name, of a run, or says nothing.
+func empty(w string, own []string) bool {
+	return slices.Contains(own, w) || neutral.MatchString(w) || runIn([]string{w}) != Unsaid
+}
+
+// IsAside reports whether a heading says that the text below it is of something else than the pod, or did not happen.
+func IsAside(heading string) bool { return aside.MatchString(heading) }
 
 // named returns the container whose name a text has, word by word, and the other words; empty: none, or several. A name
 // that is a part of a longer one does not count.

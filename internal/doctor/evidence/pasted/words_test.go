@@ -28,12 +28,15 @@ func TestByFile(t *testing.T) {
 func TestHeadings(t *testing.T) {
 	const dated = "```\n2026-03-02T10:00:04Z connection refused\n```\n"
 	for text, want := range map[string]int{
-		"web before the restart:\n\n" + dated: 1, "the same on staging, web:\n\n" + dated: 0, "web, last week:\n\n" + dated: 0, dated: 0,
+		"web before the restart:\n\n" + dated: 1, "the same on staging, web:\n\n" + dated: 0, "web, last week:\n\n" + dated: 0, dated: 1,
 		"log of web:\n\n```\nconnection refused\n```\n": 1, "web:\n\n```\nconnection refused\n```\n": 0, "output of web:\n\n```\nreplicas: 3\n```\n": 0,
 	} {
 		if got := len(Read([]byte(text))); got != want {
 			t.Errorf("%q: %d pieces", text, got)
 		}
+	}
+	if p := Read([]byte(dated)); p[0].Heading != Unheaded {
+		t.Errorf("below no heading: %+v", p)
 	}
 	for lines, want := range map[string]bool{"{container=\"a\"} x\n{container=\"a\"} y\n": true, "{container=\"a\"} x\n{container=\"b\"} y\n": false, "{container=\"a\"} x\ny\n": false, "": false} {
 		if _, _, ok := Labelled([]byte(lines)); ok != want {

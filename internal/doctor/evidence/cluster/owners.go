@@ -1,21 +1,20 @@
-package gather
+package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/decoded"
 )
 
-// A workload is one that was asked for by its name.
-type workload struct{ kind, name, selector string }
+// A Workload is one that was asked for by its name.
+type Workload struct{ Kind, Name string }
 
 // Limits of the requests for workloads.
 const (
@@ -49,28 +48,30 @@ func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 	read := func(namespace, kind, name string, whole bool) {
 		l.request(ctx, func(ctx context.Context) { r.follow(ctx, namespace, kind, name, whole) })
 	}
-	for _, w := range l.named {
-		read(l.Namespace, w.kind, w.name, true)
+	for _, w := range l.Named {
+		read(l.Namespace, w.Kind, w.Name, true)
 	}
 	failing := map[string]bool{}
-	for _, e := range l.events {
-		kind, namespace, name := e.Object()
-		if !l.OwnEvents && namespace != "" && slices.Contains(notCreated, e.Reason) && len(failing) < mostFailing && !failing[e.About] {
-			failing[e.About] = true
-			read(namespace, kind, name, false)
+	for i := range l.Events {
+		e := &l.Events[i]
+		of := e.InvolvedObject
+		about := evidence.About(of.Kind, of.Namespace, of.Name)
+		if !l.OwnEvents && of.Namespace != "" && slices.Contains(evidence.NotCreated, e.Reason) && len(failing) < mostFailing && !failing[about] {
+			failing[about] = true
+			read(of.Namespace, of.Kind, of.Name, false)
 		}
 	}
 	byOwner := map[string]*corev1.Pod{} // one pod of each owner, an ill one if there is one
 	for i := range pods {
 		p := &pods[i]
-		kind, name := controller(p.OwnerReferences)
+		kind, name := evidence.Controller(p.OwnerReferences)
 		if key := evidence.About(kind, p.Namespace, name); byOwner[key] == nil || ill(p) && !ill(byOwner[key]) {
 			byOwner[key] = p
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(byOwner)) {
 		p := byOwner[key]
-		kind, name := controller(p.OwnerReferences)
+		kind, name := evidence.Controller(p.OwnerReferences)
 		read(p.Namespace, kind, name, !l.OwnEvents && ill(p))
 	}
 }
@@ -78,7 +79,7 @@ func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 // follow reads a workload and its owners. If whole is set, it reads all ReplicaSets of a Deployment.
 func (r *ownerReader) follow(ctx context.Context, namespace, kind, name string, whole bool) {
 	for range 4 {
-		if !owners[kind] {
+		if !evidence.OwnsPods[kind] {
 			return
 		}
 		key := evidence.About(kind, namespace, name)
@@ -88,7 +89,7 @@ func (r *ownerReader) follow(ctx context.Context, namespace, kind, name string, 
 			}
 		})
 		r.mu.Lock()
-		known := r.owners[key].Object
+		known := r.owned[key]
 		r.mu.Unlock()
 		if known == nil {
 			return
@@ -96,7 +97,7 @@ func (r *ownerReader) follow(ctx context.Context, namespace, kind, name string, 
 		if whole && kind == "Deployment" {
 			r.readRevisions(ctx, known)
 		}
-		kind, name = controller(known.GetOwnerReferences())
+		kind, name = evidence.Controller(known.GetOwnerReferences())
 	}
 }
 
@@ -108,7 +109,7 @@ func (r *ownerReader) readRevisions(ctx context.Context, deployment metav1.Objec
 		r.revisions++
 		many := r.revisions > mostRevisions
 		r.mu.Unlock()
-		selector, err := selectorIn(deployment)
+		selector, err := decoded.Selector(deployment)
 		if many || err != nil {
 			return
 		}
@@ -122,50 +123,13 @@ func (r *ownerReader) readRevisions(ctx context.Context, deployment metav1.Objec
 	})
 }
 
-// addOwner adds a workload to the bundle.
+// addOwner adds a workload.
 func (l *live) addOwner(kind string, object metav1.Object) {
-	raw, err := json.Marshal(object)
-	if err != nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	namespace, name := object.GetNamespace(), object.GetName()
-	l.owners[evidence.About(kind, namespace, name)] = evidence.Owner{Kind: kind, Name: name, Object: object}
-	l.addCreator(kind, namespace, name, evidence.Source{File: "kubectl get " + kind + " " + name + " -n " + namespace}, raw)
-}
-
-// wantedCreators returns the workloads whose pods cannot be created: of all that the namespaces have if nothing was asked
-// for, or else those that were asked for, and what these own.
-func (l *live) wantedCreators() []*evidence.Creator {
-	all := l.creators()
-	switch {
-	case len(l.Names) > 0:
-		return slices.DeleteFunc(all, func(c *evidence.Creator) bool {
-			return !slices.ContainsFunc(l.named, func(w workload) bool { return l.owns(w, c) })
-		})
-	case l.Selector != "":
-		selector, err := labels.Parse(l.Selector)
-		return slices.DeleteFunc(all, func(c *evidence.Creator) bool {
-			t := l.owners[c.About()].Template
-			return err != nil || t == nil || !selector.Matches(labels.Set(t.Labels))
-		})
+	key := evidence.About(kind, object.GetNamespace(), object.GetName())
+	if _, known := l.owned[key]; !known {
+		l.Owners = append(l.Owners, Owner{kind, object})
 	}
-	return all
-}
-
-// owns reports whether a workload is another one, or owns it.
-func (l *live) owns(w workload, c *evidence.Creator) bool {
-	kind, name := c.Kind, c.Name
-	for range 4 {
-		if w.kind == kind && w.name == name {
-			return true
-		}
-		o := l.owners[evidence.About(kind, c.Namespace, name)]
-		if o.Object == nil {
-			return false
-		}
-		kind, name = controller(o.Object.GetOwnerReferences())
-	}
-	return false
+	l.owned[key] = object
 }
