@@ -203,7 +203,7 @@ func nightly(ctx context.Context) ([]step, error) {
 		makes("centres"), makes("reproducible"), makes("conformance"), makes("e2e-skew"),
 	}, pods, []step{node, young})
 	minutes := map[string]int{"race": 25, "waiting": 10, "units": 12, "suites": 10, "test/validation": 6,
-		"attack": 20, "campaign": 15, "fuzz": 60, "istio-names": 1, "centres": 10, "reproducible": 15, "conformance": 10, "e2e-skew": 20,
+		"attack": 20, "campaign": 15, "fuzz": 80, "istio-names": 1, "centres": 10, "reproducible": 15, "conformance": 10, "e2e-skew": 20,
 		"cluster": 5, "pods": 50, "kube and node": 45, "pods v1.36": 30}
 	for i := range steps {
 		s := &steps[i]
