@@ -128,7 +128,7 @@ func judge(t *testing.T, binary, dir, name string, m Mutant) string {
 		return ""
 	case m.Survives != "":
 		return fmt.Sprintf("%s does fail, which Survives denies:\n%s", m.Tests, out)
-	case strings.Contains(out, "panic:") || !strings.Contains(out, "--- FAIL: "):
+	case strings.Contains("\n"+out, "\npanic:") || !strings.Contains(out, "--- FAIL: "):
 		return fmt.Sprintf("%s ends without a verdict: exit status %d\n%s", m.Tests, status, out)
 	default:
 		return ""
