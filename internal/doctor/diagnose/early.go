@@ -51,11 +51,11 @@ func (s *subject) judgeEarly(app *evidence.Container, e early, y calls.Call) (re
 	text := y.Quote.Text
 	name := e.failure == calls.Unresolved
 	switch {
-	case s.Proxy == nil, s.Capture.Parks, effect.Ended == nil || effect.Ended.Signal != 0 && effect.Ended.Signal != abort, effect.Recurs != nil, e.says != nil && !e.says.MatchString(text), e.not != nil && e.not.MatchString(text):
+	case s.Proxy == nil, s.Capture.Parks, effect.Ended == nil && !s.doneSince(app, y), effect.Ended != nil && effect.Ended.Signal != 0 && effect.Ended.Signal != abort, effect.Recurs != nil, e.says != nil && !e.says.MatchString(text), e.not != nil && e.not.MatchString(text):
 		return result.Finding{}, false
 	case e.failure == calls.TimedOut && (!y.To.Known() || y.Presumed): // it may be no call
 		return result.Finding{}, false
-	case name && s.Capture.Resolves == "", !name && fate.Taken == no, s.listensAnyway(fate, y):
+	case name && s.resolver() == "", !name && fate.Taken == no, s.listensAnyway(fate, y):
 		return result.Finding{}, false
 	}
 	run := s.Active(fate.Listening)
@@ -78,7 +78,7 @@ func (s *subject) judgeEarly(app *evidence.Container, e early, y calls.Call) (re
 	f.Sentence = fmt.Sprintf("startup race: %s %s before its proxy%s was ready, %s", app.Name, e.did, role, effect)
 	f.Disproof = fmt.Sprintf("a line of %s that says it was ready before %s", s.Proxy.Name, result.Instant(y.At))
 	if name {
-		f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "%s", s.Capture.Resolves))
+		f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "%s", s.resolver()))
 		f.Evidence = append(f.Evidence, s.Said.In(run.Number, facts.Answers)...)
 	}
 	if run.Started.Known() {
@@ -91,4 +91,20 @@ func (s *subject) judgeEarly(app *evidence.Container, e early, y calls.Call) (re
 		f.Against = append(f.Against, s.Quote(evidence.Time{}, "when %s was ready is not in the evidence, and what it called may have failed by itself", s.Proxy.Name))
 	}
 	return f, true
+}
+
+// resolver says why the pod's DNS queries go to its proxy: by a setting, or in a word of the proxy; empty: it is not known.
+func (s *subject) resolver() string {
+	if s.Capture.Resolves == "" && len(s.Said[facts.Answers]) > 0 {
+		return fmt.Sprintf("%s answers DNS queries", s.Proxy.Name)
+	}
+	return s.Capture.Resolves
+}
+
+// doneSince reports whether the run that made a call has ended, although the evidence does not say how: the pod was
+// restarted and works, or a later run of the container works, or has done its work.
+func (s *subject) doneSince(app *evidence.Container, y calls.Call) bool {
+	r, last := app.Run(y.Run), app.Last()
+	well := last != nil && (last.Running || last.Exit != nil && *last.Exit == 0)
+	return s.Recovered() || well && (r == nil && app.Restarts > 0 || r != nil && r.Exit == nil && r.Number < last.Number)
 }

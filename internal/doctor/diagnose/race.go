@@ -195,9 +195,12 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (result.Finding, 
 		Evidence: append([]evidence.Quote{y.Quote}, fate.Because...),
 		Disproof: fmt.Sprintf("a line of %s that says it was ready before %s, or a setting that leaves %s out of the capture", s.Proxy.Name, result.Instant(y.At), y.To),
 	}
-	if run.Started.Known() {
+	switch {
+	case run.Started.Known():
 		f.Evidence = append(f.Evidence, s.Quote(run.Started, "%s started", s.Proxy.Name))
-	} else {
+	case run.Opens.At.Known():
+		f.Evidence = append(f.Evidence, run.Opens)
+	default:
 		f.Against = append(f.Against, s.Quote(evidence.Time{}, "when %s started is not in the evidence", s.Proxy.Name))
 	}
 	for _, q := range []*evidence.Quote{effect.WellSince, y.Named} {

@@ -43,6 +43,19 @@ func (l *Log) Scan(ctx context.Context, patterns []Pattern) (hits []Hit, last []
 	return l.ScanFor(ctx, Search(patterns))
 }
 
+// Opening returns the first line of the log that has a time, if it is among the lines by which its times are learnt.
+func (l *Log) Opening(ctx context.Context) (Line, bool) {
+	for b, err := range l.blocks(ctx, learnt) {
+		for i := 0; err == nil && i < b.len(); i++ {
+			if line := b.line(i); line.Time.Known() {
+				return line, true
+			}
+		}
+		break
+	}
+	return Line{}, false
+}
+
 // ScanFor is [Log.Scan] for a search that was prepared.
 func (l *Log) ScanFor(ctx context.Context, search *Searcher) (hits []Hit, last []Line, err error) {
 	return l.scan(ctx, search, blockSize)

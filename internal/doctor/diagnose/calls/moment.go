@@ -16,15 +16,38 @@ func timeOf(p *evidence.Pod, c *evidence.Container, l *evidence.Log, of evidence
 	}
 	run := c.Run(l.Run)
 	if run == nil || !run.Started.Known() {
-		return evidence.Time{}
+		return untilDone(c, l)
 	}
-	return until(run.Started, endOf(p, run))
+	return until(run.Started, endOf(p, c, run))
 }
 
-// endOf returns the end of a run, or the time at which the evidence was taken.
-func endOf(p *evidence.Pod, run *evidence.Run) evidence.Time {
+// untilDone returns the span of the runs that failed, for a log that may be of any of them: the container has done its work
+// since. It is unknown of any other container.
+func untilDone(c *evidence.Container, l *evidence.Log) evidence.Time {
+	last := c.Last()
+	if l.Run >= 0 || last == nil || last.Exit == nil || *last.Exit != 0 {
+		return evidence.Time{}
+	}
+	var from, to evidence.Time
+	for _, r := range c.Runs {
+		if r.Exit == nil || *r.Exit == 0 {
+			continue
+		}
+		if to = r.Finished; !from.Known() {
+			from = r.Started
+		}
+	}
+	return until(from, to)
+}
+
+// endOf returns the end of a run: by its status, or the start of the next one, or else the time at which the evidence was
+// taken.
+func endOf(p *evidence.Pod, c *evidence.Container, run *evidence.Run) evidence.Time {
 	if run.Finished.Known() {
 		return run.Finished
+	}
+	if next := c.Run(run.Number + 1); next != nil && next.Started.Known() {
+		return next.Started
 	}
 	return p.Taken
 }
@@ -64,7 +87,7 @@ func momentOf(p *evidence.Pod, c *evidence.Container, l *evidence.Log, h evidenc
 	if !h.Line.Time.Known() && len(rest) > lastLines {
 		return t
 	}
-	end := endOf(p, run)
+	end := endOf(p, c, run)
 	t = shorter(t, until(t, end))
 	if run.Exit != nil && *run.Exit != 0 && len(rest) <= lastLines && end.Known() && end.At.Sub(t.At) > lastWord {
 		t = until(evidence.Time{At: end.At.Add(-lastWord), Clock: t.Clock}, end)

@@ -54,6 +54,12 @@ func (c *Case) FateOf(y calls.Call) Fate {
 	return f
 }
 
+// Recovered reports whether a line of kubectl get pods says that a pod works again, or has done its work, after a restart.
+func (c *Case) Recovered() bool {
+	r := c.Row
+	return r != nil && r.Restarts > 0 && (r.Status == "Completed" || r.Status == "Running" && r.Ready == r.Of)
+}
+
 // An Effect describes the consequences of a failed call.
 type Effect struct {
 	Failed    string          // how the call failed, after its subject

@@ -170,6 +170,8 @@ type Service struct {
 	evidence.Run
 	Ready evidence.Quote // evidence that it began to listen; At is unknown without such evidence
 	Began evidence.Quote // the last line of its start before which it certainly did not listen; At is unknown without one
+	Opens evidence.Quote // the first line of its log, if its status was left out: it ran then, and was not ready yet; At is unknown without one
+	first bool           // no run was before it
 	Stops evidence.Quote // evidence that the kubelet began to stop it; afterwards it may have exited even if its status is running
 	by    evidence.Time  // a time at which it certainly listened; unknown without evidence
 	why   evidence.Quote // evidence that it listened at the time in by
@@ -225,9 +227,31 @@ func (p *Pod) readProxy(ctx context.Context) error {
 		p.Unborn = &q
 	}
 	if len(p.Serving) == 0 && p.Proxy.Restarts < 0 && (p.Row != nil && len(p.Proxy.Logs) > 0 || slices.ContainsFunc(p.Apps, func(c *evidence.Container) bool { return c.Last() != nil })) {
-		p.Serving = append(p.Serving, p.service(evidence.Run{Number: -1})) // it has run, but its status was left out
+		v := p.service(evidence.Run{Number: -1}) // it has run, but its status was left out
+		v.Opens, v.first = p.opens(ctx, v.Ready.At)
+		p.Serving = append(p.Serving, v)
 	}
 	return nil
+}
+
+// opens returns the first line of the proxy's log, unless it was ready long after it, so that they are of two starts; and
+// whether no run was before: the pod has no restarts, or its log is a part of a stream that begins with an
+// application's lines.
+func (p *Pod) opens(ctx context.Context, ready evidence.Time) (first evidence.Quote, alone bool) {
+	if len(p.Proxy.Logs) != 1 {
+		return first, false
+	}
+	log := p.Proxy.Logs[0]
+	line, found := log.Opening(ctx)
+	if _, most, known := ready.Since(line.Time); !found || known && (most < 0 || most > Settled) {
+		return first, false
+	}
+	at := log.At(line)
+	around := func(l *evidence.Log) bool {
+		return l.Source.File == at.File && len(l.Lines) > 0 && l.Lines[0] < at.Line && at.Line < l.Lines[len(l.Lines)-1]
+	}
+	alone = p.Row != nil && p.Row.Restarts == 0 || slices.ContainsFunc(p.Apps, func(c *evidence.Container) bool { return slices.ContainsFunc(c.Logs, around) })
+	return log.Quote(line, p.ShowSecrets), alone
 }
 
 // service returns a run of the proxy with the evidence of the time at which it served: the proxy's log, the journal of
@@ -345,7 +369,7 @@ func (p *Pod) Listened(at evidence.Time) Listening {
 		return l
 	}
 	for i, v := range p.Serving {
-		first := i == 0 && v.Number == 0
+		first := i == 0 && (v.Number == 0 || v.first)
 		switch {
 		case v.Started.Known() && at.Compare(v.Started) == evidence.Before:
 			if first || i > 0 && p.Serving[i-1].Finished.Known() && at.Compare(p.Serving[i-1].Finished) == evidence.After {
@@ -353,9 +377,11 @@ func (p *Pod) Listened(at evidence.Time) Listening {
 			}
 			l.Run = max(l.Run, 0)
 			return l
+		case first && at.Compare(v.Opens.At) == evidence.Before:
+			return Listening{doctor.No, i, []evidence.Quote{v.Opens}}
 		case v.Ready.At.Known() && at.Compare(v.Ready.At) == evidence.Before, at.Compare(v.Began.At) == evidence.Before:
 			a, because := doctor.Perhaps, v.Ready
-			if at.Compare(v.Started) == evidence.After || first {
+			if at.Compare(v.Started) == evidence.After || at.Compare(v.Opens.At) == evidence.After || first {
 				a = doctor.No
 			}
 			if !v.Ready.At.Known() {
