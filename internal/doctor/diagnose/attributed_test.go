@@ -40,7 +40,7 @@ status:
 	}{
 		"a log that may be of two": {map[string]string{"pod.yaml": pod, "crash.txt": "panic: no licence for this host\n"}, result.Undecided, "app-crash", result.Possible,
 			"till ended (exit code 3), and a log that names no container says: panic: no licence for this host"},
-		"a log that names none beside a line": {map[string]string{"a.md": "```\n" + row + "```\n\n```\npanic: no licence for this host\n```\n"}, result.Undecided, "state-not-known", result.Possible, "a log that names no container says: panic: no licence for this host"},
+		"a log that names none beside a line": {map[string]string{"a.md": "```\n" + row + "```\n\n```\npanic: no licence for this host\n```\n"}, result.Undecided, "state-not-known", result.Possible, "the line looks well (Running), and a log says: panic: no licence for this host, after 1 restarts"},
 		"the only log that is left": {map[string]string{"pod.yaml": pod, "clerk.log": "ready\n", "crash.txt": "panic: no licence for this host\n"}, result.Found, "app-crash", result.Likely,
 			"till ended by itself: panic: no licence for this host"},
 		"a proxy of which the log alone is known": {map[string]string{"q.txt": row, "stern.txt": stern}, result.Undecided, "startup-race", result.Possible, "startup-race and dependency-down"},

@@ -187,6 +187,24 @@ func endsBy(t evidence.Told) bool {
 	return why.LevelOf(text) == why.Fatal || slices.ContainsFunc(why.Texts, func(s string) bool { return strings.Contains(strings.ToLower(text), s) })
 }
 
+// eitherWay leaves open why a call failed in a pod that was restarted and works since, if the line counts a container that
+// is not known: its destination was not there at that time, or the container is a proxy that was not ready yet. It reports
+// whether there is such a call.
+func eitherWay(r *result.Report) bool {
+	if len(r.Findings) == 0 || r.Findings[0].Code != "dependency-down" {
+		return false
+	}
+	f := &r.Findings[0]
+	called := strings.TrimSuffix(strings.TrimSuffix(f.Sentence, ": it was not available"), " itself")
+	if called == f.Sentence && !strings.Contains(called, " was refused ") {
+		return false
+	}
+	f.Confidence = result.Possible
+	f.Sentence = called + ", and the pod works since its restart: either that was not available, or a proxy in the pod's other container was not ready yet"
+	r.Verdict, r.Sentence = result.Undecided, f.Sentence+"; which, the evidence does not say"
+	return true
+}
+
 // WithLogs completes the diagnosis of a pod of which only the line and logs are known. What the logs say decides, but it
 // is not certain: the line does not say which containers the pod has, nor which of its runs a log is of. If the logs say
 // nothing, the line does; and it is not well if a log says an error. A cause that needs to know what the pod does not have
@@ -206,6 +224,9 @@ func WithLogs(p *evidence.Pod, r *result.Report, told []evidence.Told, failed []
 				f.Confidence = result.Likely
 			}
 		}
+		return
+	}
+	if lineWell && !all && restartedLately(p.Row) && eitherWay(r) {
 		return
 	}
 	r.Verdict, r.Sentence, r.Findings, r.Decide = row.Verdict, row.Sentence, row.Findings, row.Decide

@@ -113,10 +113,26 @@ func Of(ctx context.Context, p *evidence.Pod, l Log) (m Match, ok bool) {
 	return m, true
 }
 
+// IsOf reports whether a log that names no container may be of a pod whose containers are not known: its program is not
+// known or, by the pod's name, the pod's, and nothing in it or above it is of another time, another pod or what the pod
+// depends on.
+func IsOf(ctx context.Context, p *evidence.Pod, l Log) bool {
+	head, err := l.Head(ctx, mostRead)
+	program := programOf(head)
+	known := program == nil || program.anywhere && (l.Command || hasWord(p.Object.Name, program.words))
+	return err == nil && known && fits(p, l, head) && !elsewhere.MatchString(l.Heading) &&
+		(l.Heading != "" || l.Command || NamesOf(p).Neutral(path.Base(l.Source.File)))
+}
+
+// fits reports whether a log is one, and nothing in it shows that it is not the pod's.
+func fits(p *evidence.Pod, l Log, head []byte) bool {
+	return (l.Command || !pasted.IsTable(head) && !pasted.IsProse(head)) && !isAside(head) && within(p, head) && !l.ofOthers(p, head) && len(bytes.TrimSpace(head)) > 0
+}
+
 // Left returns the only container of a pod that may have a log and has none, for the only log that is left.
 func Left(ctx context.Context, p *evidence.Pod, l Log) (Match, bool) {
 	head, err := l.Head(ctx, mostRead)
-	if err != nil || l.Command || pasted.IsTable(head) || pasted.IsProse(head) || isAside(head) || !within(p, head) || l.ofOthers(p, head) || len(bytes.TrimSpace(head)) == 0 {
+	if err != nil || l.Command || !fits(p, l, head) {
 		return Match{}, false
 	}
 	run := pasted.RunOf(l.Heading)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/attribution"
 	"outrider.dev/internal/doctor/evidence/partial"
@@ -23,10 +24,12 @@ const mostLoose = 20
 // looseLogs gives a pod of which only a line of kubectl get pods is known the containers whose logs lie beside the line:
 // those that the text with the line names or, if it names none, those after which the files are named.
 func (b *bundle) looseLogs(text func(*evidence.Pod) []byte) {
-	beside := map[*evidence.Pod][]placedLog{}
-	for _, l := range b.logs {
+	b.shortNames()
+	beside := map[*evidence.Pod][]*placedLog{}
+	for i := range b.logs {
+		l := &b.logs[i]
 		// One near several pods may be of any of them, unless the events of one name its container.
-		if of := b.byEvents(b.near(l.folder, l.name), l); len(of) == 1 && of[0].Row != nil && len(beside[of[0]]) < mostLoose {
+		if of := b.byEvents(b.near(l.folder, l.name), *l); len(of) == 1 && of[0].Row != nil && len(beside[of[0]]) < mostLoose {
 			beside[of[0]] = append(beside[of[0]], l)
 		}
 	}
@@ -40,24 +43,79 @@ func (b *bundle) looseLogs(text func(*evidence.Pod) []byte) {
 		}
 		began := p.Row.Restarts > 0 || !starting.MatchString(p.Row.Status) || strings.HasPrefix(p.Row.Status, "Init:")
 		if len(beside[p]) > 0 && len(p.Object.Spec.Containers) == 0 && began {
-			p.Object.Spec.Containers = looseContainers(p, text(p), beside[p])
+			p.Object.Spec.Containers = b.withUnnamed(p, looseContainers(p, text(p), beside[p]), beside[p])
 			p.Containers = evidence.NewPod(p.Object, p.Source).Containers
 		}
 	}
 }
 
+// shortNames completes the names of pods that headings of logs shorten to their last part, as in "log of x7k2p".
+func (b *bundle) shortNames() {
+	for i := range b.logs {
+		l := &b.logs[i]
+		if l.heading == "" || l.pod != "" {
+			continue
+		}
+		said := strings.FieldsFunc(l.heading, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+		of := slices.DeleteFunc(b.near(l.folder, l.name), func(p *evidence.Pod) bool {
+			last := p.Object.Name[strings.LastIndexByte(p.Object.Name, '-')+1:]
+			return !random.MatchString(last) || !slices.Contains(said, last)
+		})
+		if len(of) == 1 {
+			l.pod, l.namespace = of[0].Object.Name, of[0].Object.Namespace
+		}
+	}
+}
+
+// random matches the last part of a name that a controller gave to a pod. Source: k8s.io/apimachinery/pkg/util/rand.
+var random = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+
+// withUnnamed returns containers of a pod with one more, of which the name is not known, if a single log is of none of
+// them, and the others are proxies.
+func (b *bundle) withUnnamed(p *evidence.Pod, known []corev1.Container, logs []*placedLog) []corev1.Container {
+	var of []*placedLog
+	for _, l := range logs {
+		named := slices.ContainsFunc(known, func(c corev1.Container) bool { return c.Name == containerOf(p, l) })
+		if !named && attribution.IsOf(context.Background(), p, b.lines(l)) {
+			of = append(of, l)
+		}
+	}
+	isApp := func(c corev1.Container) bool { _, proxy := knownproxy.Named(c.Name); return !proxy }
+	if len(of) != 1 || len(known) >= p.Row.Of || slices.ContainsFunc(known, isApp) {
+		return known
+	}
+	of[0].pod, of[0].namespace, of[0].container, of[0].base = p.Object.Name, p.Object.Namespace, partial.NoContainer, ""
+	return append(known, corev1.Container{Name: partial.NoContainer})
+}
+
+// containerOf returns the container that a log beside a line names, in a command, a heading, its form or the file's name;
+// empty: none.
+func containerOf(p *evidence.Pod, l *placedLog) string {
+	rest := strings.TrimLeft(strings.TrimPrefix(l.base, p.Object.Name), "._-") // of POD_CONTAINER
+	named := ""
+	if m := inHeading.FindStringSubmatch(l.heading); m != nil {
+		named = m[1]
+	}
+	if l.heading == "" && attribution.NamesOf(p).Neutral(path.Base(l.Source.File)) {
+		named = cmp.Or(named, programIn(*l)) // proxy.log, sidecar.txt
+	}
+	return cmp.Or(l.container, named, partial.ProxyIn(l.heading), programOf(*l), rest, l.base)
+}
+
+// inHeading matches the words of a heading that name a container.
+var inHeading = regexp.MustCompile(`\b[Cc]ontainer:? ["'\x60]?([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)\b`)
+
 // looseContainers returns the containers that a text names of those after which logs are named. It returns the latter if
 // the text names none, or if they are no more than the line counts.
-func looseContainers(p *evidence.Pod, text []byte, logs []placedLog) (out []corev1.Container) {
+func looseContainers(p *evidence.Pod, text []byte, logs []*placedLog) (out []corev1.Container) {
 	var all, named []string
 	for _, l := range logs {
-		rest := strings.TrimLeft(strings.TrimPrefix(l.base, p.Object.Name), "._-") // of POD_CONTAINER
-		container := cmp.Or(l.container, partial.ProxyIn(l.heading), programOf(l), rest, l.base)
+		container := containerOf(p, l)
 		switch {
 		case !partial.IsLabel.MatchString(container) || len(container) > 63:
 		case partial.Names(text, container):
 			named, all = append(named, container), append(all, container)
-		case l.container != "", l.heading != "", path.Ext(l.Source.File) == ".log", len(logs) == p.Row.Of:
+		case l.container != "", l.heading != "", path.Ext(l.Source.File) == ".log", len(logs) == p.Row.Of && !attribution.NamesOf(p).Neutral(path.Base(l.Source.File)):
 			all = append(all, container)
 		}
 	}
@@ -78,6 +136,11 @@ func programOf(l placedLog) string {
 	if l.heading == "" {
 		return ""
 	}
+	return programIn(l)
+}
+
+// programIn is programOf for any log.
+func programIn(l placedLog) string {
 	head, err := l.Head(context.Background(), mostBegin)
 	if err != nil {
 		return ""
