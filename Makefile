@@ -97,8 +97,9 @@ validation: ## does the API server's own code take every pod that is injected, a
 	cd test/validation && $(GO) test -count=1 -timeout 60m -v ./...
 
 .PHONY: corpus
-corpus: ## how many incidents of testdata/incidents are diagnosed right, as a confusion matrix for each split
+corpus: ## how many incidents of testdata are diagnosed right: a confusion matrix for each split, and the sets with a first look
 	@$(GO) test -count=1 -v -run 'TestIncidents$$' ./internal/doctor/diagnose | grep -E '^ +corpus_test|^(ok|FAIL|---)'
+	@$(GO) test -count=1 -v -run 'TestLooks$$' ./cmd/outrider | grep -E '^ +looks_test|^(ok|FAIL|---)'
 
 .PHONY: house
 house: ## print the lines of each feature, and measure what is to stay small
