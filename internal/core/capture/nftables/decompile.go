@@ -152,6 +152,8 @@ func compared(c *expression) (out []capture.Match) {
 	m, value := capture.Match{Not: negated(c)}, []byte(c.values[unix.NFTA_CMP_DATA])
 	var keys []capture.Key
 	switch len(value) {
+	case 0: // the kernel has no such comparison
+		return nil
 	case 1:
 		m.Num = uint32(value[0])
 		keys = []capture.Key{capture.Protocol}
