@@ -301,7 +301,7 @@ func (s *subject) endedByProbe(f *result.Finding, container string, r evidence.R
 // isOver reports whether a run went on for long after what its log tells.
 func (s *subject) isOver(told evidence.Told, r evidence.Run) bool {
 	least, _, ok := r.Finished.Since(told.Quotes[0].At)
-	return ok && least > time.Minute
+	return ok && least > time.Minute && !told.Timeless
 }
 
 // architecture quotes the CPU of the nodes that the pod may run on, if a program was for another one.

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"slices"
 	"strings"
 
 	"outrider.dev/internal/doctor/evidence/why"
@@ -15,6 +16,7 @@ type Told struct {
 	Run       int
 	Text      string  // the message, in one line
 	Quotes    []Quote // the line, and the one about its cause
+	Timeless  bool    // the line has only the time of one before it, and none after it has one: when it was written is not known
 }
 
 // Told returns what a log says about the end of its run, from a scan for [Ending] and perhaps others. It returns false
@@ -39,7 +41,9 @@ func (l *Log) Told(container string, hits []Hit, last []Line, secrets bool) (Tol
 	if !found {
 		return Told{}, false
 	}
-	t := Told{container, l.Run, r.Text, []Quote{l.Quote(at[r.Line.Number], secrets)}}
+	of := at[r.Line.Number]
+	t := Told{Container: container, Run: l.Run, Text: r.Text, Quotes: []Quote{l.Quote(of, secrets)}}
+	t.Timeless = of.Continues && !slices.ContainsFunc(last, func(x Line) bool { return x.Number > of.Number && !x.Continues })
 	if r.Cause != nil {
 		t.Quotes = append(t.Quotes, l.Quote(at[r.Cause.Number], secrets))
 	}
@@ -57,7 +61,7 @@ func ToldBy(container string, r Run, secrets bool) (Told, bool) {
 	if !found {
 		return Told{}, false
 	}
-	t := Told{container, r.Number, reason.Text, []Quote{{Source: r.Source, At: r.Finished, Text: Show(reason.Line.Text, secrets)}}}
+	t := Told{Container: container, Run: r.Number, Text: reason.Text, Quotes: []Quote{{Source: r.Source, At: r.Finished, Text: Show(reason.Line.Text, secrets)}}}
 	if reason.Cause != nil {
 		t.Quotes = append(t.Quotes, Quote{Source: r.Source, At: r.Finished, Text: Show(reason.Cause.Text, secrets)})
 	}

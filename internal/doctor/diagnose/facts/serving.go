@@ -83,12 +83,12 @@ var beginnings = []string{"envoy command: [", "starting envoy", "initializing ep
 var begins = regexp.MustCompile(`(?i)(?:^|\t|\] |: |\) |msg="|"(?:msg|message)": ?")(?:envoy command: \[|starting envoy(?:$|[\t".]| with| \{)|initializing epoch 0|starting main dispatch loop)`)
 
 // ofControlPlane are the texts of lines about the connection to a control plane.
-var ofControlPlane = []string{"config stream to xds-grpc closed", "aggregatedresources grpc config stream", "failed to connect to upstream", "controller{addr=", "linkerd_identity", "linkerd-identity"}
+var ofControlPlane = []string{"config stream to xds-grpc closed", "aggregatedresources grpc config stream", "failed to connect to upstream", "controller{addr=", "linkerd_identity", "linkerd-identity", "linkerd2_proxy_identity::certify"}
 
 var (
 	failedToConnect = regexp.MustCompile(`(?i)failed to connect`)
 	// certRefused matches the words of TLS libraries about a certificate, or a handshake, that one side did not accept.
-	certRefused = regexp.MustCompile(`(?i)invalid peer certificate|\bx509:|certificate[_ ]verif\w+[_ ]failed|unknown ?issuer|bad certificate|unknown (?:ca|certificate authority)|certificate (?:has expired|is not valid)`)
+	certRefused = regexp.MustCompile(`(?i)invalid peer certificate|\bx509:|certificate[_ ]verif\w+[_ ]failed|unknown ?issuer|bad certificate|unknown (?:ca|certificate authority)|certificate (?:has expired|is not valid)|invalid certificate: \w`)
 	// streamClosed matches the status with which a stream of Envoy's configuration ended, as gRPC numbers them.
 	streamClosed = regexp.MustCompile(`(?i)config stream(?: to \S+)? closed(?: since [^:]*)?: (\d{1,2}),`)
 	askRefused   = regexp.MustCompile(`(?i)unauthenticated|permission_?denied|authentication failure|code = (?:Unauthenticated|PermissionDenied)`)

@@ -33,6 +33,9 @@ var rowMeanings = []rowMeaning{
 	{"Error", "app-crash", result.Possible, "a container ended with a failure"},
 	{"RunContainerError", "container-not-created", result.Likely, "a container cannot be started"},
 	{"OOMKilled", "out-of-memory", result.Likely, "a container ran out of memory"},
+	// kubectl says so of a pod with a container that has completed and one that runs, if it is not ready. Source:
+	// k8s.io/kubernetes/pkg/printers/internalversion, printPod.
+	{"NotReady", "job-never-ends", result.Likely, "a container has done its work, and another one runs on, so that the pod does not end"},
 	{"Pending", "not-scheduled", result.Possible, "no container of the pod runs: perhaps it has no node"},
 	{"Unknown", "node-lost", result.Likely, "the pod's node does not answer"},
 	{"Terminating", states.NotKnown, result.Possible, "the pod is being deleted (Terminating), and the line does not say how its containers end"},
@@ -187,6 +190,24 @@ func endsBy(t evidence.Told) bool {
 	return why.LevelOf(text) == why.Fatal || slices.ContainsFunc(why.Texts, func(s string) bool { return strings.Contains(strings.ToLower(text), s) })
 }
 
+// endedHelper puts the end of a container before the call of another one that did not find it there, if its log says that it
+// ends: that is the cause. It reports whether there is such a container.
+func endedHelper(r *result.Report, told []evidence.Told) bool {
+	call := r.Findings[0]
+	i := slices.IndexFunc(told, func(t evidence.Told) bool { return t.Container != call.Container && endsBy(t) })
+	if call.Code != "sibling-down" || i < 0 {
+		return false
+	}
+	f := result.Finding{
+		Code: "app-crash", Container: told[i].Container, Confidence: result.Likely, Evidence: told[i].Quotes,
+		Sentence: fmt.Sprintf("%s ended by itself: %s", told[i].Container, told[i].Text),
+		Disproof: "a later line of its log that says that it serves", Remedy: finding.Remedy{Sentence: why.Remedy(told[i].Text)},
+	}
+	r.Findings = append([]result.Finding{f}, r.Findings...)
+	r.Sentence = fmt.Sprintf("%s; %s then calls it in vain", f.Sentence, call.Container)
+	return true
+}
+
 // eitherWay leaves open why a call failed in a pod that was restarted and works since, if the line counts a container that
 // is not known: its destination was not there at that time, or the container is a proxy that was not ready yet. It reports
 // whether there is such a call.
@@ -216,6 +237,9 @@ func WithLogs(p *evidence.Pod, r *result.Report, told []evidence.Told, failed []
 	lineWell := row.Verdict.Well() || p.Row.Ready == p.Row.Of && p.Row.Status == "Running"
 	ordered := r.Verdict == result.Undecided && slices.ContainsFunc(r.Findings, func(f result.Finding) bool { return f.Code == "startup-race" })
 	if all && ordered && lineWell { // the line shows no other fault
+		return
+	}
+	if r.Verdict == result.Found && all && endedHelper(r, told) {
 		return
 	}
 	if r.Verdict == result.Found && (all || slices.Contains(ofOneLog, r.Findings[0].Code)) {

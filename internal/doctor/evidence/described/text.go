@@ -90,17 +90,26 @@ const quoted = `(?m)^((?:[ \t]*>)*[ \t]*)`
 
 // The beginnings of what kubectl prints.
 var (
-	named       = regexp.MustCompile(quoted + `Name:[ \t]+([a-z0-9][-a-z0-9.]*)[ \t\r]*$`)
-	inNamespace = regexp.MustCompile(quoted + `Namespace:[ \t]+[a-z0-9]`)
-	hasUnits    = regexp.MustCompile(quoted + `(?:Init )?Containers:[ \t\r]*$`)
-	hasState    = regexp.MustCompile(quoted + `(?:Last )?State:[ \t]+(?:Running|Waiting|Terminated)`)
-	eventsHead  = regexp.MustCompile(quoted + `(?:(?:NAMESPACE|LAST SEEN|FIRST SEEN)[ \t]+.*REASON[ \t].*MESSAGE|Type[ \t]+Reason[ \t]+Age[ \t]+From[ \t]+Message|FirstSeen[ \t]+LastSeen[ \t]+Count)`)
-	rowsHead    = regexp.MustCompile(quoted + `(?:NAMESPACE[ \t]+)?NAME[ \t]+READY[ \t]+STATUS[ \t]+RESTARTS[ \t]+AGE`)
-	nodesHead   = regexp.MustCompile(quoted + `NAME[ \t]+STATUS[ \t]+ROLES[ \t]+AGE[ \t]+VERSION`)
-	describes   = regexp.MustCompile(`(?m)\bkubectl\b.*\bdescribe[ \t]+(?:-\S+[ \t]+)*(?:po|pods?)[ \t/]+([a-z0-9][-a-z0-9.]*)`)
-	commandIn   = regexp.MustCompile(`\bkubectl\b.*[ \t](?:-n|--namespace)[ \t=]*([a-z0-9][-a-z0-9]*)`)
-	outside     = regexp.MustCompile("^[ \t>]*(?:```|~~~)") // a fence of Markdown
+	named         = regexp.MustCompile(quoted + `Name:[ \t]+([a-z0-9][-a-z0-9.]*)[ \t\r]*$`)
+	inNamespace   = regexp.MustCompile(quoted + `Namespace:[ \t]+[a-z0-9]`)
+	hasUnits      = regexp.MustCompile(quoted + `(?:Init )?Containers:[ \t\r]*$`)
+	hasState      = regexp.MustCompile(quoted + `(?:Last )?State:[ \t]+(?:Running|Waiting|Terminated)`)
+	eventsHead    = regexp.MustCompile(quoted + `(?:(?:NAMESPACE|LAST SEEN|FIRST SEEN)[ \t]+.*REASON[ \t].*MESSAGE|Type[ \t]+Reason[ \t]+Age[ \t]+From[ \t]+Message|FirstSeen[ \t]+LastSeen[ \t]+Count)`)
+	rowsHead      = regexp.MustCompile(quoted + `(?:NAMESPACE[ \t]+)?NAME[ \t]+READY[ \t]+STATUS[ \t]+RESTARTS[ \t]+AGE`)
+	nodesHead     = regexp.MustCompile(quoted + `NAME[ \t]+STATUS[ \t]+ROLES[ \t]+AGE[ \t]+VERSION`)
+	describes     = regexp.MustCompile(`(?m)\bkubectl\b.*\bdescribe[ \t]+(?:-\S+[ \t]+)*(?:po|pods?)[ \t/]+([a-z0-9][-a-z0-9.]*)`)
+	describesWork = regexp.MustCompile(`(?m)\bkubectl\b[^|]*\bdescribe\b[^|]*[ \t](deploy|deployments?|rs|replicasets?|sts|statefulsets?|ds|daemonsets?|jobs?|cj|cronjobs?)(?:\.[a-z.]+)?[ \t/]+([a-z0-9][-a-z0-9.]*)`)
+	workEnds      = regexp.MustCompile(`^(?:Conditions|Events):[ \t]*$`) // the last parts of a description
+	commandIn     = regexp.MustCompile(`\bkubectl\b[^|]*[ \t](?:-n|--namespace)[ \t=]*([a-z0-9][-a-z0-9]*)`)
+	outside       = regexp.MustCompile("^[ \t>]*(?:```|~~~)") // a fence of Markdown
 )
+
+// kindOf has the workloads by what kubectl calls them.
+var kindOf = map[string]string{
+	"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "rs": "ReplicaSet", "replicaset": "ReplicaSet", "replicasets": "ReplicaSet",
+	"sts": "StatefulSet", "statefulset": "StatefulSet", "statefulsets": "StatefulSet", "ds": "DaemonSet", "daemonset": "DaemonSet", "daemonsets": "DaemonSet",
+	"job": "Job", "jobs": "Job", "cj": "CronJob", "cronjob": "CronJob", "cronjobs": "CronJob",
+}
 
 // Read reads a text.
 func Read(text []byte) Text {
@@ -125,10 +134,11 @@ type reader struct {
 	lines  []string
 	number int
 	at     int
-	object *object // that is being read; nil: none
-	in     string  // the namespace that the last command names
-	of     string  // the pod that the last command describes; empty: none, or its description has begun
-	tries  int     // lines at which a description that was cut off might have begun
+	object *object   // that is being read; nil: none
+	in     string    // the namespace that the last command names
+	of     string    // the pod that the last command describes; empty: none, or its description has begun
+	work   [2]string // kind and name of the workload that it describes; empty: none, or its description has begun
+	tries  int       // lines at which a description that was cut off might have begun
 	out    Text
 }
 
@@ -141,6 +151,13 @@ func (r *reader) step() {
 		r.end()
 		r.object = newObject(prefix, r.at+1)
 		r.object.line(line)
+	case r.work[1] != "" && r.object == nil && workEnds.MatchString(line):
+		r.object = newObject("", r.at+1)
+		r.object.Kind = r.work[0]
+		for _, text := range []string{"Name: " + r.work[1], "Namespace: " + r.in} {
+			r.object.line(text)
+		}
+		return // the line is read as one of it
 	case r.of != "" && r.object == nil && r.fragment(line):
 		r.object = newObject("", r.at+1)
 		for _, text := range []string{"Name: " + r.of, "Namespace: " + r.in, "Containers:", line} {
@@ -183,9 +200,11 @@ func (r *reader) command(line string) {
 	if m := commandIn.FindStringSubmatch(line); m != nil {
 		r.in = m[1]
 	}
-	r.of = ""
+	r.of, r.work = "", [2]string{}
 	if m := describes.FindStringSubmatch(line); m != nil {
 		r.of = m[1]
+	} else if m := describesWork.FindStringSubmatch(line); m != nil {
+		r.work = [2]string{kindOf[m[1]], m[2]}
 	}
 }
 
@@ -224,7 +243,7 @@ func (r *reader) end() {
 	if r.object != nil {
 		if o, is := r.object.done(); is {
 			r.out.Objects = append(r.out.Objects, o)
-			r.of = ""
+			r.of, r.work = "", [2]string{}
 		}
 	}
 	r.object = nil
