@@ -6,10 +6,14 @@ set -eu
 [ $# -eq 1 ] || [ $# -eq 3 ] || { echo "usage: build/fuzz.sh TIME [DIR TARGET], for example build/fuzz.sh 60s" >&2; exit 2; }
 
 if [ $# -eq 1 ]; then
+	FAILED=$(mktemp)
+	export FAILED
+	trap 'rm -f "$FAILED"' EXIT
 	grep -rE '^func Fuzz' --include='*_test.go' . |
 		sed -E 's|/[^/]*_test.go:func (Fuzz[A-Za-z0-9]+).*| \1|' | sort |
-		xargs -n 2 -P "$(nproc)" "$0" "$1"
-	exit
+		xargs -n 2 -P "$(nproc)" "$0" "$1" && exit
+	echo "failing inputs: $(tr '\n' ' ' <"$FAILED")" >&2
+	exit 1
 fi
 
 log=$(mktemp)
@@ -20,6 +24,6 @@ elif grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input' "$l
 	echo "$2 $3: no failing input: the time ended while Go was at work (https://go.dev/issue/75804)"
 else
 	tail -n 30 "$log"
-	echo "FAIL $2 $3" >&2
+	echo "$2 $3" >>"${FAILED:-/dev/null}"
 	exit 1
 fi
