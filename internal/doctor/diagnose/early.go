@@ -51,7 +51,7 @@ func (s *subject) judgeEarly(app *evidence.Container, e early, y calls.Call) (re
 	text := y.Quote.Text
 	name := e.failure == calls.Unresolved
 	switch {
-	case s.Proxy == nil, s.Capture.Parks, effect.Ended == nil && !s.doneSince(app, y), effect.Ended != nil && effect.Ended.Signal != 0 && effect.Ended.Signal != abort, effect.Recurs != nil, e.says != nil && !e.says.MatchString(text), e.not != nil && e.not.MatchString(text):
+	case s.Proxy == nil, s.Capture.Parks, effect.Ended == nil && !s.DoneSince(app, y.Run), effect.Ended != nil && effect.Ended.Signal != 0 && effect.Ended.Signal != abort, effect.Recurs != nil, e.says != nil && !e.says.MatchString(text), e.not != nil && e.not.MatchString(text):
 		return result.Finding{}, false
 	case e.failure == calls.TimedOut && (!y.To.Known() || y.Presumed): // it may be no call
 		return result.Finding{}, false
@@ -99,12 +99,4 @@ func (s *subject) resolver() string {
 		return fmt.Sprintf("%s answers DNS queries", s.Proxy.Name)
 	}
 	return s.Capture.Resolves
-}
-
-// doneSince reports whether the run that made a call has ended, although the evidence does not say how: the pod was
-// restarted and works, or a later run of the container works, or has done its work.
-func (s *subject) doneSince(app *evidence.Container, y calls.Call) bool {
-	r, last := app.Run(y.Run), app.Last()
-	well := last != nil && (last.Running || last.Exit != nil && *last.Exit == 0)
-	return s.Recovered() || well && (r == nil && app.Restarts > 0 || r != nil && r.Exit == nil && r.Number < last.Number)
 }

@@ -260,6 +260,7 @@ func captureFails(s *subject) (out []result.Finding) {
 			m = states.RulesMissing
 		}
 		f.Sentence, f.Remedy.Sentence = fmt.Sprintf("%s, %s, failed: %s", c.Name, role, m.Why), m.Do
+		s.Anew(&f, c.Name, *r)
 		out = append(out, f)
 	}
 	return out

@@ -23,6 +23,19 @@ items:
 			"till-7f5c9d8b4c-2kq8n till 2026-03-02 10:00:18,304 WARNING call failed: 127.0.0.1:3500: connection refused\n"
 		linkerd = "[     0.001900s]  INFO ThreadId(01) linkerd2_proxy: Inbound interface on 0.0.0.0:4143\n" +
 			"[   602.882011s] ERROR ThreadId(02) daemon:identity: linkerd2_proxy_identity::certify: Received invalid certificate: invalid certificate: CertNotValidYet\n"
+		anew = `kind: Pod
+metadata: {name: till-0, namespace: pay}
+spec:
+  initContainers: [{name: istio-init, args: [istio-iptables]}]
+  containers: [{name: till}, {name: istio-proxy}]
+status:
+  phase: Running
+  initContainerStatuses:
+  - {name: istio-init, restartCount: 1, ready: false, state: {terminated: {exitCode: 1, reason: Error, startedAt: "2026-03-05T10:00:00Z", finishedAt: "2026-03-05T10:00:00Z"}}}
+  containerStatuses:
+  - {name: till, restartCount: 0, ready: true, state: {running: {startedAt: "2026-03-02T10:00:04Z"}}}
+  - {name: istio-proxy, restartCount: 0, ready: true, state: {running: {startedAt: "2026-03-02T10:00:04Z"}}}
+`
 	)
 	for name, c := range map[string]struct { // in any order: subtests
 		files map[string]string
@@ -32,6 +45,13 @@ items:
 		"a container that has completed":           {map[string]string{"pods.txt": done}, "a container has done its work, and another one runs on, so that the pod does not end"},
 		"a helper that ends, and who calls it":     {map[string]string{"pods.txt": crash, "stern.txt": stern}, "daprd ended by itself: Fatal error from runtime"},
 		"a proxy whose certificate does not count": {map[string]string{"pods.txt": strings.Replace(well, "1/1", "1/2", 1), "linkerd-proxy.log": linkerd}, "linkerd-proxy is not ready: its control plane was reached, but a certificate between the two is not accepted: CertNotValidYet"},
+		"a pod of the workload that is gone": {map[string]string{"pods.txt": well, "stern.txt": "+ till-7f5c9d8b4c-x7k2p › till\n+ till-7f5c9d8b4c-x7k2p › clerk\ntill-7f5c9d8b4c-x7k2p till panic: no licence for this host\ntill-7f5c9d8b4c-x7k2p clerk clerk is open\n"},
+			"till ended by itself, as its log says: panic: no licence for this host"},
+		"a pod of another workload": {map[string]string{"pods.txt": well, "stern.txt": "+ shop-6c8f9d7b4c-x7k2p › till\n+ shop-6c8f9d7b4c-x7k2p › clerk\nshop-6c8f9d7b4c-x7k2p till panic: no licence for this host\nshop-6c8f9d7b4c-x7k2p clerk clerk is open\n"},
+			"nothing is wrong as far as a line"},
+		"an init container that runs anew": {map[string]string{"pod.yaml": anew},
+			"istio-init was run again, most likely since its container was removed from the node, and fails, as what its first run has set up is there; till runs on"},
+		"an init container that fails at the pod's start": {map[string]string{"pod.yaml": strings.ReplaceAll(anew, "03-02", "03-05")}, "istio-init, which sets up the capture, failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if said := saidOf(t, c.files); !strings.Contains(said, c.says) {

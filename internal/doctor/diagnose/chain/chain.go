@@ -54,10 +54,13 @@ func (c *Case) FateOf(y calls.Call) Fate {
 	return f
 }
 
-// Recovered reports whether a line of kubectl get pods says that a pod works again, or has done its work, after a restart.
-func (c *Case) Recovered() bool {
-	r := c.Row
-	return r != nil && r.Restarts > 0 && (r.Status == "Completed" || r.Status == "Running" && r.Ready == r.Of)
+// DoneSince reports whether a run of a container has ended, although the evidence does not say how: a later one works, or has
+// done its work; or a line of kubectl get pods says so of the pod after a restart.
+func (c *Case) DoneSince(app *evidence.Container, run int) bool {
+	r, last, row := app.Run(run), app.Last(), c.Row
+	recovered := row != nil && row.Restarts > 0 && (row.Status == "Completed" || row.Status == "Running" && row.Ready == row.Of)
+	well := last != nil && (last.Running || last.Exit != nil && *last.Exit == 0)
+	return recovered || well && (r == nil && app.Restarts > 0 || r != nil && r.Exit == nil && r.Number < last.Number)
 }
 
 // An Effect describes the consequences of a failed call.

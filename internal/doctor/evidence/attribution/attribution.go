@@ -120,6 +120,9 @@ func IsOf(ctx context.Context, p *evidence.Pod, l Log) bool {
 	head, err := l.Head(ctx, mostRead)
 	program := programOf(head)
 	known := program == nil || program.anywhere && (l.Command || hasWord(p.Object.Name, program.words))
+	if pod, _, has := pasted.Labelled(head); has && pod != "" && pod != p.Object.Name {
+		return false
+	}
 	return err == nil && known && fits(p, l, head) && !elsewhere.MatchString(l.Heading) &&
 		(l.Heading != "" || l.Command || NamesOf(p).Neutral(path.Base(l.Source.File)))
 }

@@ -7,11 +7,13 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/described"
 	"outrider.dev/internal/doctor/evidence/meant"
 	"outrider.dev/internal/doctor/evidence/partial"
 	"outrider.dev/internal/doctor/evidence/pasted"
@@ -215,9 +217,11 @@ func (b *bundle) listed(all map[string][]evidence.Event) (out [][]evidence.Event
 }
 
 // loggedPods adds the pods that commands above logs, paths of logs or their lines name, if the evidence has nothing else of
-// any pod; or else one without a name, for logs that say what failed. of has the logs that are texts of kubectl.
+// any pod; or else one without a name, for logs that say what failed. Beside lines of kubectl get pods alone, they may name a
+// pod of the same workload that is gone. of has the logs that are texts of kubectl.
 func (b *bundle) loggedPods(of map[int]bool) {
-	if len(b.pods) > 0 || b.cannotCreate() {
+	rows := len(b.pods)
+	if slices.ContainsFunc(b.pods, func(q placed) bool { return q.Row == nil }) || b.cannotCreate() {
 		return
 	}
 	k := known{pods: map[string]*corev1.Pod{}}
@@ -230,6 +234,9 @@ func (b *bundle) loggedPods(of map[int]bool) {
 		if pod == "" && l.First == 0 && i < mostHeads {
 			pod, container = k.labelled(l)
 		}
+		if rows > 0 && (container == "" || !b.replaced(rows, pod)) {
+			continue
+		}
 		if pod != "" && partial.IsLabel.MatchString(cmp.Or(container, "app")) {
 			k.add(b, l, pod, cmp.Or(container, partial.NoContainer))
 		}
@@ -237,10 +244,23 @@ func (b *bundle) loggedPods(of map[int]bool) {
 	if len(b.pods) == 0 {
 		k.unnamed(b, of)
 	}
-	for _, q := range b.pods {
+	for _, q := range b.pods[rows:] {
 		*q.Pod = *partial.Pod(q.Object, q.Source, true)
 		q.Omitted.Units = true
 	}
+}
+
+// replaced reports whether one of the first pods is of the same workload as a pod of which there is no line.
+func (b *bundle) replaced(first int, pod string) bool {
+	for _, t := range b.texts {
+		if slices.ContainsFunc(t.Pods, func(r described.Row) bool { return r.Name == pod }) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(b.pods[:first], func(q placed) bool {
+		at := strings.LastIndexByte(q.Object.Name, '-')
+		return at > 0 && strings.HasPrefix(pod, q.Object.Name[:at+1])
+	})
 }
 
 // labelledBytes is how much of a log is read for what its lines say of themselves.
