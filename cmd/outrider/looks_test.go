@@ -16,7 +16,7 @@ import (
 // with its number, a mark by the answer, and the first sentence of the diagnosis that the mark is for.
 const looks = "../../testdata/looks"
 
-// marks are what a sentence is by the answer to its incident.
+// marks has the meaning of a mark, by the answer to the incident.
 var marks = map[string]string{"R": "right", "P": "partly right", "W": "wrong"}
 
 // The first sentence of the diagnosis of each incident in testdata/looks is the one that was judged by the answers of

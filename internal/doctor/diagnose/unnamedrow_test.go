@@ -7,8 +7,8 @@ import (
 	"outrider.dev/internal/doctor/evidence/gather"
 )
 
-// A log of a pod of which only a line of kubectl get pods is known is that of its application if no other is there, although
-// nothing names the container: it is shown as CONTAINER. One of another program, of another pod, or one of two is not.
+// Beside a line of kubectl get pods, the only log is the application's, although nothing names the container, which is shown
+// as CONTAINER. One of another program, of another pod, or one of two is not.
 func TestUnnamedLogOfALine(t *testing.T) {
 	const (
 		head  = "NAME                    READY   STATUS             RESTARTS      AGE\n"
