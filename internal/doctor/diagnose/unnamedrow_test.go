@@ -30,8 +30,10 @@ func TestUnnamedLogOfALine(t *testing.T) {
 			"ends again and again"},
 		"works since, with a container that is not known": {map[string]string{"pods.txt": well, "log-snippet.txt": call},
 			"CONTAINER was refused at 10.96.14.7:6379, and the pod works since its restart: either that was not available, or a proxy in the pod's other container was not ready yet"},
-		"works since, and has no other": {map[string]string{"pods.txt": once, "log-snippet.txt": call}, "CONTAINER was refused at 10.96.14.7:6379"},
-		"a pod by the end of its name":  {map[string]string{"t.md": "```\n" + two + "```\n\nlog of x7k2p, container till:\n\n```\npanic: no licence for this host\n```\n"}, "till ended by itself: panic: no licence for this host"},
+		"works since, and has no other":     {map[string]string{"pods.txt": once, "log-snippet.txt": call}, "CONTAINER was refused at 10.96.14.7:6379"},
+		"a pod by the end of its name":      {map[string]string{"t.md": "```\n" + two + "```\n\nlog of x7k2p, container till:\n\n```\npanic: no licence for this host\n```\n"}, "till ended by itself: panic: no licence for this host"},
+		"a pod by two parts":                {map[string]string{"t.md": "```\n" + head + "rollup-exec-1   0/1     Error   0    9m\nrollup-exec-3   0/1     Error   0    9m\n```\n\nlog of exec-3, container till:\n\n```\npanic: no licence for this host\n```\n"}, "till ended by itself: panic: no licence for this host"},
+		"a call that may have been refused": {map[string]string{"pods.txt": strings.Replace(crash, "CrashLoopBackOff   5 (9s ago) ", "Error              0          ", 1), "till.log": "2026/03/02 10:00:07 fatal: dial tcp 10.96.14.7:6379: connect: connection refused\n"}, "till was refused at 10.96.14.7:6379"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := saidOf(t, c.files)

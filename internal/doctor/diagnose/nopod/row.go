@@ -236,9 +236,6 @@ func WithLogs(p *evidence.Pod, r *result.Report, told []evidence.Told, failed []
 	all := len(p.Containers) >= p.Row.Of // else another container may be the one that was called, or a proxy
 	lineWell := row.Verdict.Well() || p.Row.Ready == p.Row.Of && p.Row.Status == "Running"
 	ordered := r.Verdict == result.Undecided && slices.ContainsFunc(r.Findings, func(f result.Finding) bool { return f.Code == "startup-race" })
-	if all && ordered && lineWell { // the line shows no other fault
-		return
-	}
 	if r.Verdict == result.Found && all && endedHelper(r, told) {
 		return
 	}
@@ -252,6 +249,9 @@ func WithLogs(p *evidence.Pod, r *result.Report, told []evidence.Told, failed []
 	}
 	if lineWell && !all && restartedLately(p.Row) && eitherWay(r) {
 		return
+	}
+	if down := r.Verdict == result.Undecided && len(r.Findings) > 0 && r.Findings[0].Code == "dependency-down"; all && (ordered || down && !lineWell) {
+		return // causes that are possible say more than the line
 	}
 	r.Verdict, r.Sentence, r.Findings, r.Decide = row.Verdict, row.Sentence, row.Findings, row.Decide
 	ends := len(row.Findings) > 0 && row.Findings[0].Code == "app-crash" && len(failed) == 0 // a failed call may be the reason, or not

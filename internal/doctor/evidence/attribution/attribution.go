@@ -23,6 +23,7 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/pasted"
 	"outrider.dev/internal/doctor/evidence/timestamp"
+	"outrider.dev/internal/doctor/evidence/why"
 )
 
 // A Log is a log, and what is known of it.
@@ -129,7 +130,8 @@ func IsOf(ctx context.Context, p *evidence.Pod, l Log) bool {
 
 // fits reports whether a log is one, and nothing in it shows that it is not the pod's.
 func fits(p *evidence.Pod, l Log, head []byte) bool {
-	return (l.Command || !pasted.IsTable(head) && !pasted.IsProse(head)) && !isAside(head) && within(p, head) && !l.ofOthers(p, head) && len(bytes.TrimSpace(head)) > 0
+	program := l.Command || !pasted.IsTable(head) && (!pasted.IsProse(head) || l.Heading != "" && why.Tells(bytes.TrimSpace(head)))
+	return program && !isAside(head) && within(p, head) && !l.ofOthers(p, head) && len(bytes.TrimSpace(head)) > 0
 }
 
 // Left returns the only container of a pod that may have a log and has none, for the only log that is left.

@@ -49,17 +49,16 @@ func (b *bundle) looseLogs(text func(*evidence.Pod) []byte) {
 	}
 }
 
-// shortNames completes the names of pods that headings of logs shorten to their last part, as in "log of x7k2p".
+// shortNames completes the names of pods that headings of logs shorten to their last parts, as in "log of x7k2p".
 func (b *bundle) shortNames() {
 	for i := range b.logs {
 		l := &b.logs[i]
 		if l.heading == "" || l.pod != "" {
 			continue
 		}
-		said := strings.FieldsFunc(l.heading, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+		said := strings.FieldsFunc(l.heading, func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 		of := slices.DeleteFunc(b.near(l.folder, l.name), func(p *evidence.Pod) bool {
-			last := p.Object.Name[strings.LastIndexByte(p.Object.Name, '-')+1:]
-			return !random.MatchString(last) || !slices.Contains(said, last)
+			return !slices.ContainsFunc(said, func(w string) bool { return strings.HasSuffix(p.Object.Name, "-"+w) && isLast.MatchString(w) })
 		})
 		if len(of) == 1 {
 			l.pod, l.namespace = of[0].Object.Name, of[0].Object.Namespace
@@ -67,8 +66,9 @@ func (b *bundle) shortNames() {
 	}
 }
 
-// random matches the last part of a name that a controller gave to a pod. Source: k8s.io/apimachinery/pkg/util/rand.
-var random = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+// isLast matches the last part of a name that a controller gave to a pod, or parts that end with a number, as exec-3. Source
+// of the letters: k8s.io/apimachinery/pkg/util/rand.
+var isLast = regexp.MustCompile(`^(?:[bcdfghjklmnpqrstvwxz2456789]{5}|[a-z]+-\d+)$`)
 
 // withUnnamed returns containers of a pod with one more, of which the name is not known, if a single log is of none of
 // them, and the others are proxies.
