@@ -23,7 +23,9 @@ items:
 			"till-7f5c9d8b4c-2kq8n till 2026-03-02 10:00:18,304 WARNING call failed: 127.0.0.1:3500: connection refused\n"
 		linkerd = "[     0.001900s]  INFO ThreadId(01) linkerd2_proxy: Inbound interface on 0.0.0.0:4143\n" +
 			"[   602.882011s] ERROR ThreadId(02) daemon:identity: linkerd2_proxy_identity::certify: Received invalid certificate: invalid certificate: CertNotValidYet\n"
-		anew = `kind: Pod
+		certified = "[     0.017811s]  INFO ThreadId(02) daemon:identity: linkerd_app: Certified identity id=default.push\n"
+		refusedIn = "[    TIMEs]  WARN ThreadId(01) inbound:server{port=8080}: linkerd_reconnect: Failed to connect error=Connection refused (os error 111)\n"
+		anew      = `kind: Pod
 metadata: {name: till-0, namespace: pay}
 spec:
   initContainers: [{name: istio-init, args: [istio-iptables]}]
@@ -45,6 +47,10 @@ status:
 		"a container that has completed":           {map[string]string{"pods.txt": done}, "a container has done its work, and another one runs on, so that the pod does not end"},
 		"a helper that ends, and who calls it":     {map[string]string{"pods.txt": crash, "stern.txt": stern}, "daprd ended by itself: Fatal error from runtime"},
 		"a proxy whose certificate does not count": {map[string]string{"pods.txt": strings.Replace(well, "1/1", "1/2", 1), "linkerd-proxy.log": linkerd}, "linkerd-proxy is not ready: its control plane was reached, but a certificate between the two is not accepted: CertNotValidYet"},
+		"calls to a port where nothing listens": {map[string]string{"pods.txt": strings.Replace(well, "1/1", "2/2", 1), "app.log": "2022/11/03 07:50:02 http: listening on :9090\n", "linkerd-proxy.log": certified + strings.Replace(refusedIn, "TIME", "61.103921", 1)},
+			"calls to the pod fail: they come to port 8080, where nothing listens; by its log, app listens on 9090"},
+		"calls that came before it listened": {map[string]string{"pods.txt": strings.Replace(well, "1/1", "2/2", 1), "app.log": "2022/11/03 07:50:02 http: listening on :9090\n", "linkerd-proxy.log": certified + strings.Replace(refusedIn, "TIME", " 2.103921", 1)},
+			"nothing is wrong as far as a line"},
 		"a pod of the workload that is gone": {map[string]string{"pods.txt": well, "stern.txt": "+ till-7f5c9d8b4c-x7k2p › till\n+ till-7f5c9d8b4c-x7k2p › clerk\ntill-7f5c9d8b4c-x7k2p till panic: no licence for this host\ntill-7f5c9d8b4c-x7k2p clerk clerk is open\n"},
 			"till ended by itself, as its log says: panic: no licence for this host"},
 		"a pod of another workload": {map[string]string{"pods.txt": well, "stern.txt": "+ shop-6c8f9d7b4c-x7k2p › till\n+ shop-6c8f9d7b4c-x7k2p › clerk\nshop-6c8f9d7b4c-x7k2p till panic: no licence for this host\nshop-6c8f9d7b4c-x7k2p clerk clerk is open\n"},

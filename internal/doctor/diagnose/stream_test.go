@@ -74,3 +74,27 @@ status:
 		}
 	}
 }
+
+// Of a pod of which only logs are known, the proxy's log says that it left before the application was done.
+func TestStreamShowsThatAProxyLeft(t *testing.T) {
+	const (
+		told  = "till-0 istio-proxy 2026-03-02T10:00:28.114220Z\tinfo\tAgent draining Proxy for termination\n"
+		left  = "till-0 istio-proxy 2026-03-02T10:00:38.609975Z\tinfo\tAgent has successfully terminated\n"
+		late  = "till-0 till 2026-03-02T10:00:38.640Z ERROR dial tcp 10.0.3.20:9092: connect: connection refused\n"
+		early = "till-0 till 2026-03-02T10:00:30.640Z ERROR dial tcp 10.0.3.20:9092: connect: connection refused\n"
+	)
+	for stream, want := range map[string]string{ // in any order: each is reported
+		told + left + late:  "shutdown-race",
+		told + early + left: "",
+		left + late:         "", // it may have ended by itself
+	} {
+		r := diagnoseFiles(t, map[string]string{"stern.txt": "+ till-0 › till\n+ till-0 › istio-proxy\n" + stream + "till-0 till 2026-03-02T10:00:41.207Z till is closed\n"})
+		got := ""
+		if len(r.Findings) > 0 && r.Findings[0].Code == "shutdown-race" {
+			got = "shutdown-race"
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q: %s", stream, got, want, r.Sentence)
+		}
+	}
+}

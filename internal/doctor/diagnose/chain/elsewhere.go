@@ -72,7 +72,7 @@ func (c *Case) CalledElsewhere(targets func(port int) (evidence.Quote, string)) 
 		last := refused[len(refused)-1]
 		port, _ := facts.RefusedInbound(last.Text)
 		n, _ := strconv.Atoi(port)
-		if since, _, known := last.At.Since(ready[0].At); !known || since < facts.Settled || n == 0 || facts.Exposes(c.Proxy.Name, n) {
+		if since, known := facts.Between(ready[0], last); !known || since < facts.Settled || n == 0 || facts.Exposes(c.Proxy.Name, n) {
 			continue
 		}
 		app, at, says := "", "", evidence.Quote{}

@@ -63,7 +63,7 @@ var topics = []evidence.Pattern{
 	{Name: string(Unreached), Any: []string{" uf,", " uf ", ",uf "}, Only: func(line []byte) bool { return connectFailed.Match(line) }},
 	{Name: string(Unreached), Any: []string{" uh,", " uh ", ",uh "}, Only: func(line []byte) bool { a, is := AttemptOf(string(line)); return is && a.None }},
 	{Name: string(Answers), Any: []string{"starting dns server", "dns server at "}},
-	{Name: string(Stops), Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully", "starting shutdown", "quitquitquit", "terminate request", "shutdown request", "stopping dataplane"}},
+	{Name: string(Stops), Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "has successfully terminated", "aborted normally", "signal received, shutting down", "shutting down gracefully", "starting shutdown", "quitquitquit", "terminate request", "shutdown request", "stopping dataplane"}},
 	{Name: string(Crash), Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
 	{Name: string(ProbeFailed), Any: []string{"request to probe app failed"}},
 	{Name: string(NoControlPlane), Any: []string{"config not received from", "failed to resolve control-plane component"}},
@@ -226,13 +226,30 @@ func (p *Pod) readProxy(ctx context.Context) error {
 		q := p.Quote(evidence.Time{}, "%s has never run, it waits (%s)", p.Proxy.Name, w.Reason)
 		p.Unborn = &q
 	}
-	if len(p.Serving) == 0 && p.Proxy.Restarts < 0 && (p.Row != nil && len(p.Proxy.Logs) > 0 || slices.ContainsFunc(p.Apps, func(c *evidence.Container) bool { return c.Last() != nil })) {
+	if len(p.Serving) == 0 && p.Proxy.Restarts < 0 && ((p.Row != nil || p.Omitted.Units) && len(p.Proxy.Logs) > 0 || slices.ContainsFunc(p.Apps, func(c *evidence.Container) bool { return c.Last() != nil })) {
 		v := p.service(evidence.Run{Number: -1}) // it has run, but its status was left out
 		v.Opens, v.first = p.opens(ctx, v.Ready.At)
+		if q, is := p.left(); is {
+			v.Finished, v.Exit = q.At, new(0)
+		}
 		p.Serving = append(p.Serving, v)
 	}
 	return nil
 }
+
+// left returns the line with which the proxy's log ends its only start that is known: that it has ended, after it was told to stop.
+func (p *Pod) left() (last evidence.Quote, is bool) {
+	said := p.Said.In(-1, Stops)
+	if len(said) < 2 || !gone.MatchString(said[len(said)-1].Text) {
+		return last, false
+	}
+	last = said[len(said)-1]
+	ready := p.Said.In(-1, SaysReady)
+	return last, last.At.Known() && (len(ready) == 0 || ready[len(ready)-1].At.Compare(last.At) == evidence.Before)
+}
+
+// gone matches the last words of Istio's agent. Sources: istio pkg/envoy/agent.go, pilot/cmd/pilot-agent/app.
+var gone = regexp.MustCompile(`(?i)agent has successfully terminated|epoch 0 exited|aborted normally`)
 
 // opens returns the first line of the proxy's log, unless it was ready long after it, so that they are of two starts; and
 // whether no run was before: the pod has no restarts, or its log is a part of a stream that begins with an
