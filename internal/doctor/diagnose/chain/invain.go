@@ -3,6 +3,7 @@ package chain
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/why"
 	"outrider.dev/startup"
 )
 
@@ -54,8 +56,54 @@ func (c *Case) InVain() (out []result.Finding) {
 		}
 		out = append(out, c.inVain(of.Name, awaited[0], *run, lasts)...)
 	}
+	return append(out, c.saysItWaits()...)
+}
+
+// saysItWaits finds applications of a pod that should end whose last lines say nothing but that they wait, long after their
+// start. A helper that runs on is not the cause then.
+func (c *Case) saysItWaits() (out []result.Finding) {
+	if !c.ShouldEnd() || c.Deleted() {
+		return nil
+	}
+	for _, app := range c.Apps {
+		run := app.Last()
+		if run == nil || !run.Running {
+			continue
+		}
+		last := c.LastLines(app.Name, run.Number, mostAlike)
+		from := len(last)
+		for from > 0 && why.Say(last[from-1].Text) == why.Say(last[len(last)-1].Text) {
+			from--
+		}
+		if last = last[from:]; len(last) < QuotedLines || !awaits.MatchString(last[0].Text) {
+			continue
+		}
+		lasts, known := c.Age()
+		for _, since := range []evidence.Time{last[0].At, run.Started} { // the log may have a clock of its own
+			if least, _, timed := last[len(last)-1].At.Since(since); timed && (!known || least > lasts) {
+				lasts, known = least, true
+			}
+		}
+		if !known || lasts < facts.Young {
+			continue
+		}
+		says := Short(why.Say(last[0].Text))
+		out = append(out, result.Finding{
+			Code: "dependency-down", Container: app.Name, Confidence: result.Likely,
+			Sentence: fmt.Sprintf("%s runs on, and waits: for %s or longer its log has said nothing else than: %s", app.Name, facts.Duration(lasts), says),
+			Evidence: []evidence.Quote{c.Quote(run.Started, "%s started, and runs since", app.Name), last[0], last[len(last)-1]},
+			Disproof: fmt.Sprintf("a line of %s about something else since then", app.Name),
+			Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see who holds, or should give, what %s waits for; to end another container of the pod does not help", app.Name)},
+		})
+	}
 	return out
 }
+
+// mostAlike is the number of last lines of a log that are looked at.
+const mostAlike = 64
+
+// awaits matches a line of a program that waits for something outside it.
+var awaits = regexp.MustCompile(`(?i)\bwait(?:s|ing)? (?:for|on|until)\b`)
 
 // inVain returns the finding about a command for whose success a container has waited for some time; none if it is not known
 // for what the command asks.
