@@ -39,7 +39,7 @@ func TestIncidents(t *testing.T) {
 		often bool // the case is in every run, not only in the nightly run
 	}{
 		"clean":                  {clean, judged{"nothing", "nothing"}, true},
-		"race":                   {race, judged{"found startup-race app", "undecided app-crash app"}, true},
+		"race":                   {race, judged{"found startup-race app", "undecided startup-race app"}, true},
 		"dead control plane":     {noControlPlane, judged{"found no-control-plane outrider-proxy", "starting"}, false},
 		"configuration rejected": {rejected, judged{"found configuration-rejected istio-proxy", "starting"}, false},
 		"proxy out of memory":    {proxyOutOfMemory, judged{"found proxy-out-of-memory istio-proxy", "found proxy-out-of-memory istio-proxy"}, false},
