@@ -53,8 +53,10 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 			return r, err
 		}
 		files.OfRow(&r)
-		if f, err := facts.Of(ctx, p, o.ShowSecrets); err == nil && r.Verdict == result.Nothing {
-			r.Sentence = cmp.Or(chain.Waited(f), r.Sentence)
+		if r.Verdict == result.Nothing {
+			if f, err := facts.Of(ctx, p, o.ShowSecrets); err == nil {
+				r.Sentence = cmp.Or(chain.Waited(f), r.Sentence)
+			}
 		}
 		return unnamed.Complete(ctx, p, r, o.ShowSecrets), ctx.Err()
 	}

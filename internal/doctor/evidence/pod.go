@@ -116,6 +116,9 @@ type Row struct {
 	Age                 time.Duration
 }
 
+// Runs reports whether the line says that all containers of the pod run and are ready.
+func (r *Row) Runs() bool { return r.Status == "Running" && r.Ready == r.Of }
+
 // A NodeRow is a line of kubectl get nodes: the status and the age of a node when it was written.
 type NodeRow struct {
 	Status string // Ready, NotReady or Unknown, perhaps with ",SchedulingDisabled"

@@ -58,7 +58,7 @@ func (c *Case) FateOf(y calls.Call) Fate {
 // done its work; or a line of kubectl get pods says so of the pod after a restart.
 func (c *Case) DoneSince(app *evidence.Container, run int) bool {
 	r, last, row := app.Run(run), app.Last(), c.Row
-	recovered := row != nil && row.Restarts > 0 && (row.Status == "Completed" || row.Status == "Running" && row.Ready == row.Of)
+	recovered := row != nil && row.Restarts > 0 && (row.Status == "Completed" || row.Runs())
 	well := last != nil && (last.Running || last.Exit != nil && *last.Exit == 0)
 	return recovered || well && (r == nil && app.Restarts > 0 || r != nil && r.Exit == nil && r.Number < last.Number)
 }

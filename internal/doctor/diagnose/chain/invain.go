@@ -75,7 +75,7 @@ func (c *Case) saysItWaits() (out []result.Finding) {
 		for from > 0 && why.Say(last[from-1].Text) == why.Say(last[len(last)-1].Text) {
 			from--
 		}
-		if last = last[from:]; len(last) < QuotedLines || !awaits.MatchString(last[0].Text) {
+		if last = last[from:]; len(last) < QuotedLines || !saysWaits.MatchString(last[0].Text) {
 			continue
 		}
 		lasts, known := c.Age()
@@ -102,8 +102,8 @@ func (c *Case) saysItWaits() (out []result.Finding) {
 // mostAlike is the number of last lines of a log that are looked at.
 const mostAlike = 64
 
-// awaits matches a line of a program that waits for something outside it.
-var awaits = regexp.MustCompile(`(?i)\bwait(?:s|ing)? (?:for|on|until)\b`)
+// saysWaits matches a line of a program that waits for something outside it.
+var saysWaits = regexp.MustCompile(`(?i)\bwait(?:s|ing)? (?:for|on|until)\b`)
 
 // inVain returns the finding about a command for whose success a container has waited for some time; none if it is not known
 // for what the command asks.

@@ -68,7 +68,7 @@ func Row(p *evidence.Pod) result.Report {
 			m, inTable = known, true
 		}
 	}
-	switch well := healthyRows[status] || status == "Running" && line.Ready == line.Of; {
+	switch well := healthyRows[status] || line.Runs(); {
 	case well && len(unread) == 0:
 		if status == "Running" && restartedLately(line) {
 			m.sentence = looks(line)
@@ -234,7 +234,7 @@ func WithLogs(p *evidence.Pod, r *result.Report, told []evidence.Told, failed []
 	row := Row(p)
 	r.Missing = append(row.Missing[:1:1], r.Missing...)
 	all := len(p.Containers) >= p.Row.Of // else another container may be the one that was called, or a proxy
-	lineWell := row.Verdict.Well() || p.Row.Ready == p.Row.Of && p.Row.Status == "Running"
+	lineWell := row.Verdict.Well() || p.Row.Runs()
 	ordered := r.Verdict == result.Undecided && slices.ContainsFunc(r.Findings, func(f result.Finding) bool { return f.Code == "startup-race" })
 	if r.Verdict == result.Found && all && endedHelper(r, told) {
 		return

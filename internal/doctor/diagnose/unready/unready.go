@@ -3,9 +3,7 @@
 package unready
 
 import (
-	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -45,14 +43,6 @@ var Reasons = []Reason{
 	{facts.NoCertificate, "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
 }
 
-// fromStart reports whether a log of Linkerd's proxy, whose lines have the time since its start, begins with that.
-func fromStart(l *evidence.Log) bool {
-	head, err := l.Head(context.Background(), 4096)
-	return err == nil && atStart.Match(head)
-}
-
-var atStart = regexp.MustCompile(`(?m)^\[ +0\.\d+s\] `)
-
 // OfRow finds a proxy that is not ready by its own log, of a pod whose line of kubectl get pods counts a container that is not
 // ready. The line does not say which one, so that the log decides: it has a reason, and never says that the proxy is ready.
 func OfRow(s *facts.Pod) []result.Finding {
@@ -71,7 +61,7 @@ func OfRow(s *facts.Pod) []result.Finding {
 		return nil
 	}
 	sure := result.Possible
-	if len(s.Said.In(run, facts.Begins))+len(s.Said.In(run, facts.Waits)) > 0 || slices.ContainsFunc(s.Proxy.Logs, fromStart) {
+	if len(s.Said.In(run, facts.Begins))+len(s.Said.In(run, facts.Waits)) > 0 || slices.ContainsFunc(s.Proxy.Logs, facts.FromStart) {
 		sure = result.Likely
 	}
 	for _, u := range Reasons {

@@ -21,6 +21,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/decoded"
+	"outrider.dev/internal/doctor/evidence/described"
 )
 
 // Access provides the access to a cluster that [Read] needs.
@@ -222,7 +223,7 @@ func (l *live) pods(ctx context.Context) (out []corev1.Pod, err error) {
 			if err != nil {
 				return nil, err
 			}
-			w := Workload{kinds[strings.ToLower(kind)], of}
+			w := Workload{described.WorkloadKind(kind), of}
 			l.Named = append(l.Named, w)
 			if len(pods) == 0 {
 				l.Without = append(l.Without, w)
@@ -248,23 +249,18 @@ func (l *live) list(ctx context.Context, selector string) (out []corev1.Pod, err
 	return out, nil
 }
 
-// kinds maps names to kinds of workloads. kubectl accepts the same names.
-var kinds = map[string]string{"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "sts": "StatefulSet", "statefulset": "StatefulSet",
-	"statefulsets": "StatefulSet", "ds": "DaemonSet", "daemonset": "DaemonSet", "daemonsets": "DaemonSet", "rs": "ReplicaSet", "replicaset": "ReplicaSet",
-	"replicasets": "ReplicaSet", "job": "Job", "jobs": "Job", "cj": "CronJob", "cronjob": "CronJob", "cronjobs": "CronJob"}
-
 // Selects returns the kind of a workload named KIND/NAME, as in [Wanted], and the selector of its pods. It fails if
 // the workload cannot be read or has no selector.
 func Selects(ctx context.Context, c Access, namespace, named string) (kind, selector string, err error) {
 	l := &live{Access: c, Wanted: Wanted{Namespace: namespace}, Found: &Found{}}
 	of, name, _ := strings.Cut(named, "/")
 	selector, err = l.selectorOf(ctx, of, name)
-	return kinds[strings.ToLower(of)], selector, err
+	return described.WorkloadKind(of), selector, err
 }
 
 // selectorOf returns the selector of the pods of a workload.
 func (l *live) selectorOf(ctx context.Context, kind, name string) (string, error) {
-	full := kinds[strings.ToLower(kind)]
+	full := described.WorkloadKind(kind)
 	if full == "" {
 		return "", fmt.Errorf("%s/%s: want POD, deploy/NAME, job/NAME, cronjob/NAME, sts/NAME, ds/NAME or rs/NAME", kind, name)
 	}

@@ -90,26 +90,27 @@ const quoted = `(?m)^((?:[ \t]*>)*[ \t]*)`
 
 // The beginnings of what kubectl prints.
 var (
-	named         = regexp.MustCompile(quoted + `Name:[ \t]+([a-z0-9][-a-z0-9.]*)[ \t\r]*$`)
-	inNamespace   = regexp.MustCompile(quoted + `Namespace:[ \t]+[a-z0-9]`)
-	hasUnits      = regexp.MustCompile(quoted + `(?:Init )?Containers:[ \t\r]*$`)
-	hasState      = regexp.MustCompile(quoted + `(?:Last )?State:[ \t]+(?:Running|Waiting|Terminated)`)
-	eventsHead    = regexp.MustCompile(quoted + `(?:(?:NAMESPACE|LAST SEEN|FIRST SEEN)[ \t]+.*REASON[ \t].*MESSAGE|Type[ \t]+Reason[ \t]+Age[ \t]+From[ \t]+Message|FirstSeen[ \t]+LastSeen[ \t]+Count)`)
-	rowsHead      = regexp.MustCompile(quoted + `(?:NAMESPACE[ \t]+)?NAME[ \t]+READY[ \t]+STATUS[ \t]+RESTARTS[ \t]+AGE`)
-	nodesHead     = regexp.MustCompile(quoted + `NAME[ \t]+STATUS[ \t]+ROLES[ \t]+AGE[ \t]+VERSION`)
-	describes     = regexp.MustCompile(`(?m)\bkubectl\b.*\bdescribe[ \t]+(?:-\S+[ \t]+)*(?:po|pods?)[ \t/]+([a-z0-9][-a-z0-9.]*)`)
-	describesWork = regexp.MustCompile(`(?m)\bkubectl\b[^|]*\bdescribe\b[^|]*[ \t](deploy|deployments?|rs|replicasets?|sts|statefulsets?|ds|daemonsets?|jobs?|cj|cronjobs?)(?:\.[a-z.]+)?[ \t/]+([a-z0-9][-a-z0-9.]*)`)
-	workEnds      = regexp.MustCompile(`^(?:Conditions|Events):[ \t]*$`) // the last parts of a description
-	commandIn     = regexp.MustCompile(`\bkubectl\b[^|]*[ \t](?:-n|--namespace)[ \t=]*([a-z0-9][-a-z0-9]*)`)
-	outside       = regexp.MustCompile("^[ \t>]*(?:```|~~~)") // a fence of Markdown
+	named        = regexp.MustCompile(quoted + `Name:[ \t]+([a-z0-9][-a-z0-9.]*)[ \t\r]*$`)
+	inNamespace  = regexp.MustCompile(quoted + `Namespace:[ \t]+[a-z0-9]`)
+	hasUnits     = regexp.MustCompile(quoted + `(?:Init )?Containers:[ \t\r]*$`)
+	hasState     = regexp.MustCompile(quoted + `(?:Last )?State:[ \t]+(?:Running|Waiting|Terminated)`)
+	eventsHead   = regexp.MustCompile(quoted + `(?:(?:NAMESPACE|LAST SEEN|FIRST SEEN)[ \t]+.*REASON[ \t].*MESSAGE|Type[ \t]+Reason[ \t]+Age[ \t]+From[ \t]+Message|FirstSeen[ \t]+LastSeen[ \t]+Count)`)
+	rowsHead     = regexp.MustCompile(quoted + `(?:NAMESPACE[ \t]+)?NAME[ \t]+READY[ \t]+STATUS[ \t]+RESTARTS[ \t]+AGE`)
+	nodesHead    = regexp.MustCompile(quoted + `NAME[ \t]+STATUS[ \t]+ROLES[ \t]+AGE[ \t]+VERSION`)
+	describes    = regexp.MustCompile(`(?m)\bkubectl\b.*\bdescribe[ \t]+(?:-\S+[ \t]+)*(?:po|pods?)[ \t/]+([a-z0-9][-a-z0-9.]*)`)
+	describesAny = regexp.MustCompile(`\bkubectl\b[^|]*\bdescribe\b([^|]*)`)
+	aName        = regexp.MustCompile(`^[a-z0-9][-a-z0-9.]*`)
+	workEnds     = regexp.MustCompile(`^(?:Conditions|Events):[ \t]*$`) // the last parts of a description
+	commandIn    = regexp.MustCompile(`\bkubectl\b[^|]*[ \t](?:-n|--namespace)[ \t=]*([a-z0-9][-a-z0-9]*)`)
+	outside      = regexp.MustCompile("^[ \t>]*(?:```|~~~)") // a fence of Markdown
 )
 
-// kindOf has the workloads by what kubectl calls them.
-var kindOf = map[string]string{
-	"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "rs": "ReplicaSet", "replicaset": "ReplicaSet", "replicasets": "ReplicaSet",
-	"sts": "StatefulSet", "statefulset": "StatefulSet", "statefulsets": "StatefulSet", "ds": "DaemonSet", "daemonset": "DaemonSet", "daemonsets": "DaemonSet",
-	"job": "Job", "jobs": "Job", "cj": "CronJob", "cronjob": "CronJob", "cronjobs": "CronJob",
-}
+// WorkloadKind returns the kind of workloads that kubectl knows by a name, in any case: Deployment for deploy; empty: of none.
+func WorkloadKind(name string) string { return workloads[strings.ToLower(name)] }
+
+var workloads = map[string]string{"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "sts": "StatefulSet", "statefulset": "StatefulSet",
+	"statefulsets": "StatefulSet", "ds": "DaemonSet", "daemonset": "DaemonSet", "daemonsets": "DaemonSet", "rs": "ReplicaSet", "replicaset": "ReplicaSet",
+	"replicasets": "ReplicaSet", "job": "Job", "jobs": "Job", "cj": "CronJob", "cronjob": "CronJob", "cronjobs": "CronJob"}
 
 // Read reads a text.
 func Read(text []byte) Text {
@@ -203,8 +204,14 @@ func (r *reader) command(line string) {
 	r.of, r.work = "", [2]string{}
 	if m := describes.FindStringSubmatch(line); m != nil {
 		r.of = m[1]
-	} else if m := describesWork.FindStringSubmatch(line); m != nil {
-		r.work = [2]string{kindOf[m[1]], m[2]}
+	} else if m := describesAny.FindStringSubmatch(line); m != nil {
+		words := strings.FieldsFunc(m[1], func(c rune) bool { return c == ' ' || c == '\t' || c == '/' })
+		for i, w := range words[:max(len(words)-1, 0)] {
+			resource, _, _ := strings.Cut(w, ".") // deployments.apps
+			if kind, name := WorkloadKind(resource), aName.FindString(words[i+1]); kind != "" && name != "" {
+				r.work = [2]string{kind, name}
+			}
+		}
 	}
 }
 

@@ -75,7 +75,8 @@ var isLast = regexp.MustCompile(`^(?:[bcdfghjklmnpqrstvwxz2456789]{5}|[a-z]+-\d+
 func (b *bundle) withUnnamed(p *evidence.Pod, known []corev1.Container, logs []*placedLog) []corev1.Container {
 	var of []*placedLog
 	for _, l := range logs {
-		named := slices.ContainsFunc(known, func(c corev1.Container) bool { return c.Name == containerOf(p, l) })
+		name := containerOf(p, l)
+		named := slices.ContainsFunc(known, func(c corev1.Container) bool { return c.Name == name })
 		if !named && attribution.IsOf(context.Background(), p, b.lines(l)) {
 			of = append(of, l)
 		}
@@ -91,15 +92,21 @@ func (b *bundle) withUnnamed(p *evidence.Pod, known []corev1.Container, logs []*
 // containerOf returns the container that a log beside a line names, in a command, a heading, its form or the file's name;
 // empty: none.
 func containerOf(p *evidence.Pod, l *placedLog) string {
-	rest := strings.TrimLeft(strings.TrimPrefix(l.base, p.Object.Name), "._-") // of POD_CONTAINER
-	named := ""
+	if l.container != "" {
+		return l.container
+	}
 	if m := inHeading.FindStringSubmatch(l.heading); m != nil {
-		named = m[1]
+		return m[1]
 	}
-	if l.heading == "" && attribution.NamesOf(p).Neutral(path.Base(l.Source.File)) {
-		named = cmp.Or(named, programIn(*l)) // proxy.log, sidecar.txt
+	if proxy := partial.ProxyIn(l.heading); proxy != "" {
+		return proxy
 	}
-	return cmp.Or(l.container, named, partial.ProxyIn(l.heading), programOf(*l), rest, l.base)
+	if l.heading != "" || attribution.NamesOf(p).Neutral(path.Base(l.Source.File)) { // also proxy.log, sidecar.txt
+		if program := programIn(*l); program != "" {
+			return program
+		}
+	}
+	return cmp.Or(strings.TrimLeft(strings.TrimPrefix(l.base, p.Object.Name), "._-"), l.base) // of POD_CONTAINER
 }
 
 // inHeading matches the words of a heading that name a container.
